@@ -1,0 +1,61 @@
+"""What the judge needs besides the mathematics, and the dtype rule (spec B3, B8 and backend.md)."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ponder_ref import checks
+
+NAME = "jax"
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+ENVIRONMENT = {"float64": {"JAX_ENABLE_X64": "1"}}  # float64 is a choice for the whole process in JAX
+
+
+def from_numpy(array, dtype: str) -> jax.Array:
+    """A JAX array of the dtype with the values of a NumPy array."""
+    return jnp.asarray(np.asarray(array), getattr(jnp, "bool_" if dtype == "bool" else dtype))
+
+
+def to_numpy(x: jax.Array) -> np.ndarray:
+    """A NumPy array with the array's values and dtype; bfloat16, which NumPy lacks, becomes float32."""
+    return np.asarray(x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x)
+
+
+def value_and_grad(fn: Callable, *arrays: jax.Array):
+    """The scalar fn(*arrays) and its gradient with respect to each array."""
+    return jax.value_and_grad(fn, argnums=tuple(range(len(arrays))))(*arrays)
+
+
+def compiled(fn: Callable, *, optimize: bool = False) -> Callable:
+    """fn as one XLA computation, which is always optimised."""
+    del optimize
+    return jax.jit(fn)
+
+
+def vmapped(fn: Callable, in_axes: tuple) -> Callable:
+    """fn mapped over one more axis of its arguments."""
+    return jax.vmap(fn, in_axes=tuple(in_axes))
+
+
+def as_float(*arrays: jax.Array) -> tuple[jax.Array, ...]:
+    """The arrays in the widest of their dtypes, float32 at least: half precision is computed in float32."""
+    dtype = jnp.float64 if any(x.dtype == jnp.float64 for x in arrays) else jnp.float32
+    return tuple(jnp.asarray(x, dtype) for x in arrays)
+
+
+def step_numbers(x: jax.Array) -> jax.Array:
+    """n = 1..N along the first axis of x, `[N, 1, ...]`."""
+    return jnp.arange(1, x.shape[0] + 1, dtype=jnp.int32).reshape(-1, *[1] * (x.ndim - 1))
+
+
+def length_array(lengths: jax.Array | None, x: jax.Array) -> jax.Array | int:
+    """Nᵢ for each example, or N."""
+    checks.check_lengths(lengths, x.shape[1:])
+    return x.shape[0] if lengths is None else jnp.asarray(lengths, jnp.int32)
+
+
+def expand_right(x: jax.Array, ndim: int) -> jax.Array:
+    """x with axes of length 1 added behind, up to ndim."""
+    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))

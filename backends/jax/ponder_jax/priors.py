@@ -1,0 +1,28 @@
+"""Priors over the number of steps, as arrays of logarithms (spec P1 to P4; paper §2.4).
+
+They are made from Python numbers, so the reference makes them, in float64; here they become JAX arrays, constants to a compiler.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from ponder_ref import priors as reference
+
+
+def geometric_log_prior(
+    lambda_p: float, max_steps: int, *, remainder: str = "normalize", dtype: str = "float32"
+) -> jax.Array:
+    """The geometric prior truncated at N, `[N]`: normalised (P1), or with its tail on N ("last", P2)."""
+    return jnp.asarray(reference.geometric_log_prior(lambda_p, max_steps, remainder=remainder, dtype=dtype))
+
+
+def uniform_log_prior(max_steps: int, *, dtype: str = "float32") -> jax.Array:
+    """−log N for every n, `[N]` (P3)."""
+    return jnp.asarray(reference.uniform_log_prior(max_steps, dtype=dtype))
+
+
+def poisson_log_prior(
+    rate: float, max_steps: int, *, remainder: str = "normalize", dtype: str = "float32"
+) -> jax.Array:
+    """The prior under which n − 1 is Poisson with mean `rate`, truncated at N, `[N]` (P4)."""
+    return jnp.asarray(reference.poisson_log_prior(rate, max_steps, remainder=remainder, dtype=dtype))

@@ -1,0 +1,55 @@
+"""PonderNet's halting mathematics in torch: the functions of the standard, for training and serving.
+
+Same names, file by file, as `ponder_jax`; judged by `python -m ponder_ref.conformance --backend ponder_torch`.
+"""
+
+from ponder_ref.interface import SPEC_VERSION
+from ponder_torch.act import act_cost, act_halting, act_output
+from ponder_torch.arrays import DTYPES, NAME, compiled, from_numpy, to_numpy, value_and_grad, vmapped
+from ponder_torch.halting import (
+    expected_prediction,
+    expected_steps,
+    halting_lengths,
+    log_halting,
+    log_halting_from_lambdas,
+)
+from ponder_torch.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
+from ponder_torch.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_torch.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
+from ponder_torch.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
+
+__all__ = [
+    "DTYPES",
+    "NAME",
+    "SPEC_VERSION",
+    "act_cost",
+    "act_halting",
+    "act_output",
+    "adam_update",
+    "clip_by_global_norm",
+    "compiled",
+    "draw_steps",
+    "expected_loss",
+    "expected_prediction",
+    "expected_steps",
+    "from_numpy",
+    "geometric_log_prior",
+    "halting_lengths",
+    "halting_uniforms",
+    "kl_divergence",
+    "log_halting",
+    "log_halting_from_lambdas",
+    "muon_update",
+    "orthogonalize",
+    "poisson_log_prior",
+    "ponder_loss",
+    "quantile_steps",
+    "sample_steps",
+    "schedule",
+    "threefry2x32",
+    "to_numpy",
+    "uniform_log_prior",
+    "value_and_grad",
+    "vmapped",
+    "weighted_mean",
+]

@@ -1,0 +1,56 @@
+"""The NumPy reference of the PonderNet standard: plain, float64, one module a chapter of `spec/`.
+
+It is itself a backend: `python -m ponder_ref.conformance --backend ponder_ref`.
+"""
+
+from ponder_ref.act import act_cost, act_halting, act_output
+from ponder_ref.arrays import DTYPES, NAME, NOT_OFFERED, from_numpy, to_numpy, value_and_grad
+from ponder_ref.halting import (
+    ValueWarning,
+    expected_prediction,
+    expected_steps,
+    halting_lengths,
+    log_halting,
+    log_halting_from_lambdas,
+)
+from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
+from ponder_ref.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_ref.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
+from ponder_ref.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
+
+__all__ = [
+    "DTYPES",
+    "NAME",
+    "NOT_OFFERED",
+    "SPEC_VERSION",
+    "ValueWarning",
+    "act_cost",
+    "act_halting",
+    "act_output",
+    "adam_update",
+    "clip_by_global_norm",
+    "draw_steps",
+    "expected_loss",
+    "expected_prediction",
+    "expected_steps",
+    "from_numpy",
+    "geometric_log_prior",
+    "halting_lengths",
+    "halting_uniforms",
+    "kl_divergence",
+    "log_halting",
+    "log_halting_from_lambdas",
+    "muon_update",
+    "orthogonalize",
+    "poisson_log_prior",
+    "ponder_loss",
+    "quantile_steps",
+    "sample_steps",
+    "schedule",
+    "threefry2x32",
+    "to_numpy",
+    "uniform_log_prior",
+    "value_and_grad",
+    "weighted_mean",
+]

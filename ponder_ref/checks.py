@@ -1,0 +1,141 @@
+"""Argument checks that every backend shares: shapes, dtypes and Python numbers, never array values (spec B4).
+
+The functions look at `.shape` and `.dtype` only, so they serve NumPy, torch and JAX arrays alike, tracers and fake tensors included.
+"""
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+LOW_PRECISION = ("bfloat16", "float16")
+FLOATS = (*LOW_PRECISION, "float32", "float64", "complex128")  # complex128: tangents of the reference's complex step
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def dtype_name(x: Any) -> str:
+    """ "float32" for NumPy, torch and JAX arrays alike."""
+    return str(x.dtype).removeprefix("torch.")
+
+
+def check_array(name: str, x: Any) -> None:
+    """A backend array is anything with a shape and a dtype; a list or a bare number is not."""
+    if not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        raise ValueError(f"{name} must be an array, got {type(x).__name__} {x!r}")
+
+
+def check_floating(name: str, x: Any) -> None:
+    check_array(name, x)
+    if dtype_name(x) not in FLOATS:
+        raise ValueError(f"{name} must have a floating dtype, got {dtype_name(x)}")
+
+
+def check_integer(name: str, x: Any) -> None:
+    check_array(name, x)
+    if dtype_name(x) not in INTEGERS:
+        raise ValueError(f"{name} must have an integer dtype, got {dtype_name(x)}")
+
+
+def check_batch(name: str, shape: tuple[int, ...]) -> None:
+    if 0 in shape:
+        raise ValueError(f"{name} must not have an empty batch, got batch shape {tuple(shape)}")
+
+
+def check_steps_first(name: str, x: Any) -> None:
+    """`[N, ...batch]` with N >= 1, a batch that is not empty, and a floating dtype."""
+    check_floating(name, x)
+    if len(x.shape) < 1:
+        raise ValueError(f"{name} must have the step axis first, got shape ()")
+    if x.shape[0] < 1:
+        raise ValueError(f"{name} must have at least one step, got shape {tuple(x.shape)}")
+    check_batch(name, tuple(x.shape[1:]))
+
+
+def check_shape(name: str, x: Any, shape: tuple[int, ...], of: str) -> None:
+    if tuple(x.shape) != tuple(shape):
+        raise ValueError(f"{name} must have the shape {tuple(shape)} of {of}, got {tuple(x.shape)}")
+
+
+def check_lengths(lengths: Any, batch: tuple[int, ...]) -> None:
+    if lengths is not None:
+        check_integer("lengths", lengths)
+        check_shape("lengths", lengths, batch, "the batch")
+
+
+def check_like(name: str, x: Any, log_p: Any, of: str = "log_p") -> None:
+    """A float array of exactly the shape of log_p."""
+    check_floating(name, x)
+    check_shape(name, x, tuple(log_p.shape), of)
+
+
+def check_predictions(y_hat: Any, steps_shape: tuple[int, ...], of: str) -> None:
+    """`y_hat` is `[N, ...batch, ...]`: it begins with the shape of the weights it is averaged by."""
+    check_floating("y_hat", y_hat)
+    if tuple(y_hat.shape[: len(steps_shape)]) != tuple(steps_shape):
+        raise ValueError(
+            f"y_hat must begin with the shape {tuple(steps_shape)} of {of}, got shape {tuple(y_hat.shape)}"
+        )
+    check_batch("y_hat", tuple(y_hat.shape))
+
+
+def check_log_prior(log_prior: Any, log_p: Any) -> None:
+    """A prior is `[N]`, the same for all examples, or has the shape of log_p."""
+    check_floating("log_prior", log_prior)
+    if tuple(log_prior.shape) not in ((log_p.shape[0],), tuple(log_p.shape)):
+        raise ValueError(
+            f"log_prior must have shape {(log_p.shape[0],)} or {tuple(log_p.shape)}, got {tuple(log_prior.shape)}"
+        )
+
+
+def check_weights(weights: Any, batch: tuple[int, ...]) -> None:
+    if weights is not None:
+        check_array("weights", weights)
+        if dtype_name(weights) != "bool":
+            check_floating("weights", weights)
+        check_shape("weights", weights, batch, "the batch")
+
+
+def check_remainder(remainder: str) -> None:
+    if remainder not in ("last", "normalize"):
+        raise ValueError(f'remainder must be "last" or "normalize", got {remainder!r}')
+
+
+def check_number(name: str, value: Any, interval: str) -> None:
+    """A Python number in an interval written as in mathematics: "(0, 1]", "[0, inf)"."""
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    ok = isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    if ok:
+        ok = (value > low or (interval[0] == "[" and value == low)) and (
+            value < high or (interval[-1] == "]" and value == high)
+        )
+    if not ok:
+        raise ValueError(f"{name} must be a number in {interval}, got {value!r}")
+
+
+def check_scalar(name: str, value: Any, interval: str) -> None:
+    """A Python number in the interval, or a scalar array, whose value is not looked at."""
+    if isinstance(value, Real) or not hasattr(value, "shape"):
+        check_number(name, value, interval)
+    elif tuple(value.shape) != ():
+        raise ValueError(f"{name} must be a number or a scalar array, got shape {tuple(value.shape)}")
+
+
+def check_count(name: str, value: Any, low: int, high: int | None = None) -> None:
+    """A Python integer in low..high."""
+    ok = isinstance(value, Integral) and not isinstance(value, bool)
+    if not ok or value < low or (high is not None and value > high):
+        bounds = f"of at least {low}" if high is None else f"in {low}..{high}"
+        raise ValueError(f"{name} must be an integer {bounds}, got {value!r}")
+
+
+def check_update_number(step: Any) -> None:
+    """The number of an update: a Python integer from 1, or a scalar integer array."""
+    if hasattr(step, "shape") and not isinstance(step, Integral):
+        check_integer("step", step)
+        check_shape("step", step, (), "a scalar")
+    else:
+        check_count("step", step, 1)
+
+
+def check_dtype(dtype: str) -> None:
+    if dtype not in ("float32", "float64"):
+        raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}')
