@@ -3,6 +3,17 @@
 It is itself a backend: `python -m ponder_ref.conformance --backend ponder_ref`.
 """
 
+import sys
+
+try:
+    import numpy  # noqa: F401
+except ModuleNotFoundError:
+    sentence = "pondernet needs numpy, which is not installed: pip install -e '.[test]' in a clone of pondernet installs it"
+    if sys.argv[0] == "-m":  # `python -m ponder_ref.…` is on its way in: one sentence instead of a traceback
+        print(sentence, file=sys.stderr)
+        raise SystemExit(2) from None
+    raise ImportError(sentence) from None
+
 from ponder_ref.act import act_cost, act_halting, act_output
 from ponder_ref.arrays import DTYPES, NAME, NOT_OFFERED, from_numpy, to_numpy, value_and_grad
 from ponder_ref.halting import (

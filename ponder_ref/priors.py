@@ -60,11 +60,9 @@ def poisson_log_prior(rate: float, max_steps: int, *, remainder: str = "normaliz
     # Far enough for the tail to be negligible: beyond both N and the mean, terms fall faster than geometrically.
     size = max_steps + math.ceil(2 * rate) + 60 if remainder == "last" else max_steps
     ratios = math.log(rate) - np.log(np.arange(1, size))  # log of P(n+1)/P(n)
-    log_prior = np.concatenate([[0.0], np.cumsum(ratios)]) - rate
-    if remainder == "last":
-        tail = _log_sum(log_prior[max_steps - 1 :])
-        log_prior = log_prior[:max_steps]
-        log_prior[-1] = tail
-    else:
-        log_prior -= _log_sum(log_prior)
-    return log_prior.astype(dtype)
+    log_weights = np.concatenate([[0.0], np.cumsum(ratios)])
+    if remainder == "normalize" or max_steps == 1:
+        return (log_weights[:max_steps] - _log_sum(log_weights[:max_steps])).astype(dtype)
+    # The tail's share as 1/(1 + head/tail), which is accurate whether it is nearly nothing or nearly everything.
+    head, tail = _log_sum(log_weights[: max_steps - 1]), _log_sum(log_weights[max_steps - 1 :])
+    return np.append(log_weights[: max_steps - 1] - rate, -np.logaddexp(0, head - tail)).astype(dtype)

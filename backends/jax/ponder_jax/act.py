@@ -3,11 +3,12 @@
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.arrays import as_float, expand_right, step_numbers
+from ponder_jax.arrays import as_float, expand_right, jitted, step_numbers
 from ponder_ref import checks
 from ponder_ref.interface import ActHalting
 
 
+@jitted
 def act_halting(lambdas: jax.Array, *, epsilon: float = 0.01) -> ActHalting:
     """Steps, weights and remainder of ACT for λ `[N, ...batch]`.
 
@@ -25,6 +26,7 @@ def act_halting(lambdas: jax.Array, *, epsilon: float = 0.01) -> ActHalting:
     return ActHalting(jnp.where(n == steps, remainder, before), steps, remainder)
 
 
+@jitted
 def act_cost(steps: jax.Array, remainder: jax.Array, *, tau: float | jax.Array) -> jax.Array:
     """τ·(N + R) for each example, `[...batch]` (A3); the gradient reaches λ through R alone."""
     checks.check_integer("steps", steps)
@@ -36,6 +38,7 @@ def act_cost(steps: jax.Array, remainder: jax.Array, *, tau: float | jax.Array) 
     return tau * (jnp.asarray(steps, remainder.dtype) + remainder)
 
 
+@jitted
 def act_output(weights: jax.Array, y_hat: jax.Array) -> jax.Array:
     """Σₙ wₙ·ŷₙ, `[...batch, ...]`, for y_hat `[N, ...batch, ...]`; steps of weight 0 are left out (A4)."""
     checks.check_steps_first("weights", weights)

@@ -1,5 +1,7 @@
 """What the judge needs besides the mathematics, and the dtype rule (spec B3, B8 and backend.md)."""
 
+import functools
+import inspect
 from collections.abc import Callable
 
 import jax
@@ -15,17 +17,18 @@ ENVIRONMENT = {"float64": {"JAX_ENABLE_X64": "1"}}  # float64 is a choice for th
 
 def from_numpy(array, dtype: str) -> jax.Array:
     """A JAX array of the dtype with the values of a NumPy array."""
-    return jnp.asarray(np.asarray(array), getattr(jnp, "bool_" if dtype == "bool" else dtype))
+    return jnp.asarray(np.asarray(array).astype(jnp.bfloat16 if dtype == "bfloat16" else dtype))
 
 
 def to_numpy(x: jax.Array) -> np.ndarray:
     """A NumPy array with the array's values and dtype; bfloat16, which NumPy lacks, becomes float32."""
-    return np.asarray(x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x)
+    x = np.asarray(x)
+    return x.astype(np.float32) if x.dtype == jnp.bfloat16 else x
 
 
 def value_and_grad(fn: Callable, *arrays: jax.Array):
     """The scalar fn(*arrays) and its gradient with respect to each array."""
-    return jax.value_and_grad(fn, argnums=tuple(range(len(arrays))))(*arrays)
+    return jax.jit(jax.value_and_grad(fn, argnums=tuple(range(len(arrays)))))(*arrays)
 
 
 def compiled(fn: Callable, *, optimize: bool = False) -> Callable:
@@ -37,6 +40,30 @@ def compiled(fn: Callable, *, optimize: bool = False) -> Callable:
 def vmapped(fn: Callable, in_axes: tuple) -> Callable:
     """fn mapped over one more axis of its arguments."""
     return jax.vmap(fn, in_axes=tuple(in_axes))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _call(fn: Callable, static: tuple, arrays: dict):
+    return fn(**arrays, **dict(static))
+
+
+def jitted(fn: Callable) -> Callable:
+    """fn as one XLA computation for each set of shapes, dtypes and Python arguments; one dispatch instead of one an operation."""
+    signature = inspect.signature(fn)
+
+    @functools.wraps(fn)
+    def call(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        arrays = {name: value for name, value in given.items() if isinstance(value, (jax.Array, np.ndarray))}
+        static = tuple((name, value) for name, value in given.items() if name not in arrays)
+        if any(isinstance(value, jax.core.Tracer) for value in arrays.values()):
+            return fn(*args, **kwargs)  # somebody compiles already
+        try:
+            return _call(fn, static, arrays)
+        except TypeError:  # a list where an array should be cannot be static: let fn complain of it
+            return fn(*args, **kwargs)
+
+    return call
 
 
 def as_float(*arrays: jax.Array) -> tuple[jax.Array, ...]:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import log_sigmoid
 
-from ponder_jax.arrays import as_float, expand_right, length_array, step_numbers
+from ponder_jax.arrays import as_float, expand_right, jitted, length_array, step_numbers
 from ponder_ref import checks
 
 
@@ -30,14 +30,14 @@ def _log_halting(log_halt, log_continue, n, lengths, remainder: str) -> jax.Arra
     log_p = log_halt + reached
     if remainder == "last":
         log_p = jnp.where(n == lengths, reached, log_p)
-    log_p = jnp.where(n > lengths, -math.inf, log_p)
-    if remainder == "normalize":
+    else:
+        log_p, nan = _set_nan_aside(jnp.where(n > lengths, -math.inf, log_p), 0.0)  # no NaN in softmax's derivative
         never = (log_p == -math.inf).all(0)  # every λ is 0: uniform by definition
-        log_p = jax.nn.log_softmax(jnp.where(never & (n <= lengths), 0.0, log_p), 0)
-        log_p = jnp.where(n > lengths, -math.inf, log_p)
-    return log_p
+        log_p = jax.nn.log_softmax(jnp.where(never & (n <= lengths), 0.0, log_p), 0) + nan.sum(0)
+    return jnp.where(n > lengths, -math.inf, log_p)
 
 
+@jitted
 def log_halting(halt_logits: jax.Array, *, remainder: str = "last", lengths: jax.Array | None = None) -> jax.Array:
     """Log-probability of halting at each step, from logits.
 
@@ -59,6 +59,7 @@ def log_halting(halt_logits: jax.Array, *, remainder: str = "last", lengths: jax
     return _log_halting(log_sigmoid(z) + nan, log_sigmoid(-z) + nan, n, lengths, remainder)
 
 
+@jitted
 def log_halting_from_lambdas(
     lambdas: jax.Array, *, remainder: str = "last", lengths: jax.Array | None = None
 ) -> jax.Array:
@@ -79,6 +80,7 @@ def log_halting_from_lambdas(
     return _log_halting(log_halt + nan, log_continue + nan, n, lengths, remainder)
 
 
+@jitted
 def halting_lengths(halt_logits: jax.Array, *, epsilon: float, min_steps: int = 1) -> jax.Array:
     """Nᵢ from ε: the smallest n ≥ min_steps with Σ_{j≤n} logsigmoid(−zⱼ) < log ε, else N (H6; paper §2.3)."""
     checks.check_steps_first("halt_logits", halt_logits)
@@ -90,6 +92,7 @@ def halting_lengths(halt_logits: jax.Array, *, epsilon: float, min_steps: int = 
     return jnp.where((left < math.log(epsilon)) & (n >= min_steps), n, z.shape[0]).min(0)
 
 
+@jitted
 def expected_steps(log_p: jax.Array) -> jax.Array:
     """Σₙ n·pₙ, `[...batch]` (H7; paper app. A)."""
     checks.check_steps_first("log_p", log_p)
@@ -97,6 +100,7 @@ def expected_steps(log_p: jax.Array) -> jax.Array:
     return (step_numbers(log_p).astype(log_p.dtype) * jnp.exp(log_p)).sum(0)
 
 
+@jitted
 def expected_prediction(log_p: jax.Array, y_hat: jax.Array) -> jax.Array:
     """Σₙ pₙ·ŷₙ, `[...batch, ...]`, for y_hat `[N, ...batch, ...]`; impossible steps are left out (H8; paper §2.2)."""
     checks.check_steps_first("log_p", log_p)

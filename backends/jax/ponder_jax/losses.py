@@ -5,11 +5,12 @@ import math
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.arrays import as_float, expand_right
+from ponder_jax.arrays import as_float, expand_right, jitted
 from ponder_ref import checks
 from ponder_ref.interface import PonderLoss
 
 
+@jitted
 def expected_loss(log_p: jax.Array, step_losses: jax.Array) -> jax.Array:
     """Σₙ pₙ·ℓₙ for each example, `[...batch]` (L1; first term of eq. 3). Both arguments are `[N, ...batch]`."""
     checks.check_steps_first("log_p", log_p)
@@ -18,6 +19,7 @@ def expected_loss(log_p: jax.Array, step_losses: jax.Array) -> jax.Array:
     return (jnp.exp(log_p) * jnp.where(log_p == -math.inf, 0.0, step_losses)).sum(0)
 
 
+@jitted
 def kl_divergence(log_p: jax.Array, log_prior: jax.Array) -> jax.Array:
     """KL(p ‖ prior) = Σₙ pₙ·(log pₙ − log priorₙ) for each example, `[...batch]` (L2; second term of eq. 3).
 
@@ -35,6 +37,7 @@ def kl_divergence(log_p: jax.Array, log_prior: jax.Array) -> jax.Array:
     return jnp.where(excluded, math.inf, jnp.exp(log_p) * ratio).sum(0)
 
 
+@jitted
 def weighted_mean(values: jax.Array, weights: jax.Array | None = None) -> jax.Array:
     """Σ wᵢvᵢ / Σ wᵢ over the whole batch; an example of weight 0 is left out, not multiplied (L3)."""
     checks.check_floating("values", values)
@@ -45,6 +48,7 @@ def weighted_mean(values: jax.Array, weights: jax.Array | None = None) -> jax.Ar
     return (weights * jnp.where(weights == 0, 0.0, values)).sum() / weights.sum()
 
 
+@jitted
 def ponder_loss(
     log_p: jax.Array,
     step_losses: jax.Array,

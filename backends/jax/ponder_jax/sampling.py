@@ -5,14 +5,14 @@ import math
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.arrays import as_float, length_array, step_numbers
+from ponder_jax.arrays import as_float, jitted, length_array, step_numbers
 from ponder_ref import checks
 from ponder_ref.sampling import MASK, PARITY, ROTATIONS, check_counter
 
 
-def threefry2x32(key, counter) -> tuple[jax.Array, jax.Array]:
-    """Threefry-2x32 with 20 rounds (S1): two pairs of 32-bit words to a pair of 32-bit words, in uint32, which wraps."""
-    k0, k1, x0, x1 = (jnp.asarray(word, jnp.uint32) for word in (*key, *counter))
+@jax.jit
+def _rounds(k0, k1, x0, x1) -> tuple[jax.Array, jax.Array]:
+    """The block function on uint32, which wraps."""
     schedule = (k0, k1, k0 ^ k1 ^ jnp.uint32(PARITY))
     x0, x1 = x0 + k0, x1 + k1
     for group in range(5):
@@ -23,6 +23,11 @@ def threefry2x32(key, counter) -> tuple[jax.Array, jax.Array]:
         x0 = x0 + schedule[(group + 1) % 3]
         x1 = x1 + schedule[(group + 2) % 3] + jnp.uint32(group + 1)
     return x0, x1
+
+
+def threefry2x32(key, counter) -> tuple[jax.Array, jax.Array]:
+    """Threefry-2x32 with 20 rounds (S1): two pairs of 32-bit words to a pair of 32-bit words, in uint32."""
+    return _rounds(*(jnp.asarray(word, jnp.uint32) for word in (*key, *counter)))
 
 
 def halting_uniforms(
@@ -40,6 +45,7 @@ def halting_uniforms(
     return (word >> jnp.uint32(8)).astype(jnp.float32) * 2**-24
 
 
+@jitted
 def sample_steps(lambdas: jax.Array, uniforms: jax.Array, *, lengths: jax.Array | None = None) -> jax.Array:
     """The first n with uₙ < λₙ, forced at Nᵢ; integers `[...batch]` (S3; paper §2.5)."""
     checks.check_steps_first("lambdas", lambdas)
@@ -64,6 +70,7 @@ def draw_steps(
     return sample_steps(lambdas, uniforms, lengths=lengths)
 
 
+@jitted
 def quantile_steps(log_p: jax.Array, *, q: float) -> jax.Array:
     """The first n with Σ_{j≤n} pⱼ ≥ q; integers `[...batch]` (S6)."""
     checks.check_steps_first("log_p", log_p)

@@ -32,6 +32,7 @@ def value_and_grad(fn: Callable, *arrays: torch.Tensor):
 
 def compiled(fn: Callable, *, optimize: bool = False) -> Callable:
     """fn as one graph without breaks; traced and differentiated ahead of time, or optimised by inductor as well."""
+    torch.compiler.reset()  # a closure compiled for other arguments counts against dynamo's limit of recompilations
     return torch.compile(fn, fullgraph=True, dynamic=False, backend="inductor" if optimize else "aot_eager")
 
 

@@ -29,12 +29,11 @@ def _log_halting(log_halt, log_continue, n, lengths, remainder: str) -> torch.Te
     log_p = log_halt + reached
     if remainder == "last":
         log_p = torch.where(n == lengths, reached, log_p)
-    log_p = torch.where(n > lengths, -math.inf, log_p)
-    if remainder == "normalize":
+    else:
+        log_p, nan = _set_nan_aside(torch.where(n > lengths, -math.inf, log_p), 0.0)  # no NaN in softmax's derivative
         never = (log_p == -math.inf).all(0)  # every λ is 0: uniform by definition
-        log_p = torch.log_softmax(torch.where(never & (n <= lengths), 0.0, log_p), 0)
-        log_p = torch.where(n > lengths, -math.inf, log_p)
-    return log_p
+        log_p = torch.log_softmax(torch.where(never & (n <= lengths), 0.0, log_p), 0) + nan.sum(0)
+    return torch.where(n > lengths, -math.inf, log_p)
 
 
 def log_halting(

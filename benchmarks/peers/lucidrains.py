@@ -1,0 +1,162 @@
+"""ponder-transformer 0.0.8 on trial: `ponder_transformer.ponder_transformer`.
+
+| ours | what runs |
+|---|---|
+| `log_halting` | `calc_geometric(halt_logits.sigmoid(), dim = 1).log()`, the call of `PonderTransformer.forward` |
+| `log_halting_from_lambdas` | `calc_geometric(lambdas, dim = 1).log()` |
+| `geometric_log_prior` | `calc_geometric(torch.full((max_steps,), lambda_p)).log()`; the peer has one rule, so `remainder` makes no difference |
+| `expected_loss` | the loss of `PonderTransformer.forward` in training, on each example as a batch of one, its weight of the KL set to 0 |
+| `kl_divergence` | the same, with step losses of 0 and a weight of 1 |
+| `weighted_mean` | `.mean()` |
+| `ponder_loss` | the same forward pass on the whole batch |
+| `value_and_grad` | torch's autograd |
+
+The loss exists only inside `forward`, so `forward` is what runs, for sequences of one token. Given to it from outside are p and the prior (as results of
+`calc_geometric`) and the step losses (as logits, with a cross-entropy that takes their mean, which is `F.cross_entropy`'s reduction).
+Built by the adapter (see `shared`): `remainder="normalize"` (divided by the sum), `lengths`, `weights`, a prior for each example.
+Not offered: the peer samples with torch's global generator, without seeds or example ids, so there is no `draw_steps`.
+"""
+
+from functools import cache
+from importlib import import_module
+from types import SimpleNamespace
+from unittest import mock
+
+import torch
+from torch import nn
+
+from benchmarks.peers import shared
+from benchmarks.peers.shared import from_numpy, to_numpy, value_and_grad, weighted_mean  # noqa: F401 (part of the interface)
+from ponder_ref.interface import PonderLoss
+
+peer = import_module("ponder_transformer.ponder_transformer")
+
+NAME = "ponder-transformer"
+DISTRIBUTION = "ponder-transformer"
+DTYPES = ("float64", "float32")
+OFFERED = (
+    "log_halting",
+    "log_halting_from_lambdas",
+    "geometric_log_prior",
+    "expected_loss",
+    "kl_divergence",
+    "weighted_mean",
+    "ponder_loss",
+)
+NOT_OFFERED = shared.not_offered(OFFERED, "P2")
+
+
+def _halting(lambdas: torch.Tensor, remainder: str) -> torch.Tensor:
+    """p `[N, B]` of λ `[N, B]`."""
+    p = peer.calc_geometric(lambdas.T, dim=1).T
+    return p if remainder == "last" else p / p.sum(0)
+
+
+def log_halting(halt_logits, *, remainder="last", lengths=None):
+    return shared.log_of(shared.truncated(_halting, halt_logits.sigmoid(), remainder, lengths))
+
+
+def log_halting_from_lambdas(lambdas, *, remainder="last", lengths=None):
+    return shared.log_of(shared.truncated(_halting, lambdas, remainder, lengths))
+
+
+def geometric_log_prior(lambda_p, max_steps, *, remainder="normalize", dtype="float32"):
+    return peer.calc_geometric(torch.full((max_steps,), lambda_p, dtype=getattr(torch, dtype))).log()
+
+
+class _Block(nn.Module):
+    """In the place of the transformer block: the n-th call hands out the n-th logits, `[B]`, and leaves the state alone."""
+
+    def __init__(self, logits: torch.Tensor):
+        super().__init__()
+        self.calls = iter(logits)
+
+    def forward(self, x: torch.Tensor, mask=None):
+        return x, next(self.calls)
+
+
+class _Outputs(nn.Module):
+    """In the place of the output layer: `[B, N, 1, 1]`, one token and one class."""
+
+    def __init__(self, outputs: torch.Tensor):
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, hiddens: torch.Tensor) -> torch.Tensor:
+        return self.outputs
+
+
+@cache
+def _transformer() -> nn.Module:
+    return peer.PonderTransformer(num_tokens=2, dim=1, max_seq_len=1, causal=False, dim_head=1, heads=1)
+
+
+def _mean_cross_entropy(outputs, labels, ignore_index):
+    return outputs.mean()
+
+
+FUNCTIONAL = SimpleNamespace(kl_div=torch.nn.functional.kl_div, cross_entropy=_mean_cross_entropy)
+
+
+def _forward(p: torch.Tensor, step_losses: torch.Tensor, log_prior: torch.Tensor, weight) -> torch.Tensor:
+    """The training loss of `PonderTransformer.forward` for p and losses `[N, B]`, a prior `[N]` or `[N, 1]`, and the weight of the KL."""
+    model = _transformer().train()
+    model.train_max_steps, model.ponder_kl_div_loss_weight = len(p), weight  # pyright: ignore
+    model.block, model.to_logits = _Block(torch.zeros_like(p)), _Outputs(step_losses.T[:, :, None, None])
+    given = [p.T, log_prior.detach().exp().reshape(-1)]
+    with mock.patch.multiple(peer, calc_geometric=mock.Mock(side_effect=given), F=FUNCTIONAL):
+        tokens = torch.ones(p.shape[1], 1, dtype=torch.int64)
+        return model(tokens, labels=tokens)
+
+
+def _rec(p: torch.Tensor, step_losses: torch.Tensor) -> torch.Tensor:
+    return _forward(p, step_losses, torch.zeros_like(p[:, 0]), 0.0)
+
+
+def _reg(p: torch.Tensor, log_prior: torch.Tensor) -> torch.Tensor:
+    return _forward(p, torch.zeros_like(p), log_prior, 1.0)
+
+
+def expected_loss(log_p, step_losses):
+    return shared.one_by_one(_rec, log_p.shape[1:], shared.probabilities(log_p), step_losses)
+
+
+def kl_divergence(log_p, log_prior):
+    p = shared.probabilities(log_p)
+    if log_prior.ndim == 1:
+        return shared.one_by_one(lambda one: _reg(one, log_prior), log_p.shape[1:], p)
+    return shared.one_by_one(_reg, log_p.shape[1:], p, log_prior)
+
+
+def ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderLoss:
+    example_rec, example_reg = expected_loss(log_p, step_losses), kl_divergence(log_p, log_prior)
+
+    def whole():
+        p, losses = shared.flat(shared.probabilities(log_p)), shared.flat(step_losses)
+        loss_rec = _rec(p, losses)
+        if log_prior.ndim > 1:  # the peer has one prior a batch
+            return loss_rec + beta * example_reg.mean(), loss_rec, example_reg.mean()
+        return _forward(p, losses, log_prior, beta), loss_rec, _reg(p, log_prior)
+
+    return shared.assemble(whole, example_rec, example_reg, weights, beta)
+
+
+CAUSES: dict[str, str] = {}
+
+
+def observations() -> list[str]:
+    """What the table cannot show, measured here."""
+    steps = peer.PonderTransformer(num_tokens=2, dim=1, max_seq_len=1, ponder_lambda_p=0.2, ponder_epsilon=0.05).train_max_steps
+    torch.manual_seed(0)
+    model = _transformer().eval()
+    rows, logits = 20_000, torch.zeros(3, 20_000)
+    model.train_max_steps = 3  # pyright: ignore
+    model.block, model.to_logits = _Block(logits), _Outputs(torch.zeros(()))
+    halted = model(torch.ones(rows, 1, dtype=torch.int64))[1]
+    shares = ", ".join(f"{(halted == n).float().mean().item():.3f}" for n in range(3))
+    return [
+        f"`train_max_steps` for λ_p = 0.2 and ε = 0.05 is {steps}: it counts the steps at which Σp is still below 1 − ε;"
+        " the first step at which Σp exceeds it is 14 (H6, which is about logits and therefore not judged).",
+        f"At inference a step halts with probability pₙ instead of λₙ (`torch.rand_like(p) <= p`): with λ = 0.5 and three steps, {rows} rows"
+        f" halted at steps 1, 2, 3 in shares {shares}; they should be 0.5, 0.25, 0.25 (S5, not judged for want of seeds and example ids).",
+    ]

@@ -1,0 +1,85 @@
+"""What the adapters have in common: axes, autograd, and the options of the standard that no peer has.
+
+Both peers know batches of one axis, whole batches, and one remainder rule. The judge mixes other batch shapes, `remainder="normalize"`, `lengths`
+and `weights` into checks of requirements that a peer does answer for, so the adapters build those options out of the peer's own function, by
+calling it on parts of the batch. Nothing a peer computes is changed, and what is built here is not judged: H3, H4 and L3 are in `NOT_OFFERED`.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from ponder_ref.interface import FUNCTIONS, PonderLoss
+from ponder_torch.arrays import from_numpy, to_numpy
+
+__all__ = ["BUILT_HERE", "assemble", "flat", "from_numpy", "log_of", "not_offered", "one_by_one", "probabilities", "to_numpy", "truncated"]
+__all__ += ["value_and_grad", "weighted_mean"]
+
+BUILT_HERE = ("H3", "H4", "L3")
+
+
+def not_offered(offered: tuple[str, ...], *requirements: str) -> tuple[str, ...]:
+    """NOT_OFFERED: every function that is not named, the transforms no peer speaks of, and the requirements."""
+    return (*(name for name in FUNCTIONS if name not in offered), "compiled", "vmapped", *BUILT_HERE, *requirements)
+
+
+def value_and_grad(fn: Callable, *arrays: torch.Tensor):
+    """The scalar fn(*arrays) and its gradients by plain autograd, which is what the peers train with."""
+    leaves = [x.detach().clone().requires_grad_() for x in arrays]
+    value = fn(*leaves)
+    return value, torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+
+
+def flat(x: torch.Tensor) -> torch.Tensor:
+    """`[N, ...batch]` as the `[N, B]` that the peers take."""
+    return x.flatten(1) if x.ndim > 1 else x.unsqueeze(1)
+
+
+def log_of(p: torch.Tensor) -> torch.Tensor:
+    """log p that remembers its p, so that no gradient of a loss passes through a logarithm that the peer does not take."""
+    log_p = p.log()
+    log_p.peer_p = p  # pyright: ignore[reportAttributeAccessIssue]
+    return log_p
+
+
+def probabilities(log_p: torch.Tensor) -> torch.Tensor:
+    """The p of a log p."""
+    p = getattr(log_p, "peer_p", None)
+    return log_p.exp() if p is None else p
+
+
+def truncated(peer: Callable, x: torch.Tensor, remainder: str, lengths: torch.Tensor | None) -> torch.Tensor:
+    """p `[N, ...batch]` by the peer's function of `[N, B]` and the remainder rule; examples of length Nᵢ are run with Nᵢ steps, zeros behind."""
+    if remainder not in ("last", "normalize"):
+        raise ValueError(f"remainder must be 'last' or 'normalize', got {remainder!r}")
+    columns = flat(x)
+    if lengths is None:
+        return peer(columns, remainder).reshape(x.shape)
+    p = torch.zeros_like(columns)
+    for length in lengths.unique().tolist():
+        rows = lengths.reshape(-1) == length
+        p[:length, rows] = peer(columns[:length, rows], remainder)
+    return p.reshape(x.shape)
+
+
+def one_by_one(scalar: Callable, shape: torch.Size, *arrays: torch.Tensor) -> torch.Tensor:
+    """The peer's scalar for each example as a batch of one, `[...batch]`: the peers return nothing but batch means."""
+    examples = zip(*(flat(x).split(1, dim=1) for x in arrays), strict=True)
+    return torch.stack([scalar(*example) for example in examples]).reshape(shape)
+
+
+def weighted_mean(values: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:
+    """The batch mean of the peers, `.mean()`; with weights, which they do not know, built here."""
+    if weights is None:
+        return values.mean()
+    weights = weights.to(values.dtype)
+    return (weights * torch.where(weights == 0, 0.0, values)).sum() / weights.sum()
+
+
+def assemble(whole: Callable, example_rec: torch.Tensor, example_reg: torch.Tensor, weights: torch.Tensor | None, beta) -> PonderLoss:
+    """The parts of L4: whole() gives the peer's (loss, rec, reg) of the batch; with weights they are means of the examples, built here."""
+    if weights is None:
+        return PonderLoss(*whole(), example_rec, example_reg)
+    rec, reg = (torch.where(weights == 0, 0.0, x) for x in (example_rec, example_reg))
+    loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
+    return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, rec, reg)

@@ -1,0 +1,133 @@
+"""Sessions of the project: `nox -l` lists them, bare `nox` runs the quick ones.
+
+Each session has an environment of its own, kept between runs; `nox -R` also skips the installation.
+"""
+
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2024.4.15"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.reuse_venv = "yes"
+
+ROOT = Path(__file__).resolve().parent
+# CI chooses Hypothesis' derandomised profile without deadlines; the tests are meant for the CPU.
+TEST_ENV = {"CI": "true", "JAX_PLATFORMS": "cpu"}
+FRAMEWORK_TESTS = ("test_backend_*.py", "test_agree.py")
+FRAMEWORKS = ("torch", "jax")
+
+ABSENT = (
+    "import sys; from importlib.util import find_spec; "
+    "sys.exit('; '.join(f'{name} must not be installed here' for name in sys.argv[1:] if find_spec(name)) or 0)"
+)
+
+
+def install(session: nox.Session, *extras: str) -> None:
+    """The project, editable, with the extras; plain pip takes torch's CPU build where the environment offers one."""
+    session.install("-e", f".[{','.join(extras)}]")
+
+
+def check_absent(session: nox.Session, *frameworks: str) -> None:
+    """Stops the session if a framework that it must do without is installed."""
+    session.run("python", "-c", ABSENT, *frameworks)
+
+
+def judge(session: nox.Session, *args: str) -> None:
+    """The conformance suite."""
+    session.run("python", "-m", "ponder_ref.conformance", *args, env=TEST_ENV)
+
+
+def run_pytest(session: nox.Session, *args: str) -> None:
+    """pytest, with what stands behind `--` on nox's command line."""
+    session.run("pytest", *args, *session.posargs, env=TEST_ENV)
+
+
+def test_backend(session: nox.Session, framework: str, other: str) -> None:
+    """Installs one framework alone, judges its backend in full, and runs the backend's own tests."""
+    install(session, framework, "test")
+    check_absent(session, other)
+    judge(session, "--backend", f"ponder_{framework}", "--level", "full")
+    run_pytest(session, f"tests/test_backend_{framework}.py")
+
+
+@nox.session
+def test_ref(session: nox.Session) -> None:
+    """Judge the NumPy reference, run its doctests and every test that needs no framework."""
+    install(session, "test")
+    check_absent(session, *FRAMEWORKS)
+    judge(session, "--backend", "ponder_ref", "--level", "full")
+    session.run("pytest", "--doctest-modules", "ponder_ref", env=TEST_ENV)
+    files = set((ROOT / "tests").glob("test_*.py"))
+    files -= {path for pattern in FRAMEWORK_TESTS for path in (ROOT / "tests").glob(pattern)}
+    run_pytest(session, *sorted(str(path.relative_to(ROOT)) for path in files))
+
+
+@nox.session
+def test_torch(session: nox.Session) -> None:
+    """Judge and test the torch backend where JAX is not installed."""
+    test_backend(session, "torch", other="jax")
+
+
+@nox.session
+def test_jax(session: nox.Session) -> None:
+    """Judge and test the JAX backend where torch is not installed."""
+    test_backend(session, "jax", other="torch")
+
+
+@nox.session
+def test_agree(session: nox.Session) -> None:
+    """Compare the two backends with each other, both frameworks in one environment."""
+    install(session, "torch", "jax", "test")
+    run_pytest(
+        session, "tests/test_agree.py", "tests/test_layout.py"
+    )  # the layout again, now with frameworks to import
+
+
+@nox.session(default=False)
+def conformance(session: nox.Session) -> None:
+    """Judge a backend: `nox -s conformance -- --backend ponder_torch`; the reference without arguments."""
+    args = session.posargs or ["--backend", "ponder_ref"]
+    named = [name for name in FRAMEWORKS if any(f"ponder_{name}" in arg or arg == name for arg in args)]
+    install(session, "judge", *named)
+    judge(session, *args)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and formatting with ruff."""
+    session.install("ruff>=0.9")
+    session.run("ruff", "check", *(session.posargs or ["."]))
+    session.run("ruff", "format", "--check", *(session.posargs or ["."]))
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check types with pyright, both frameworks installed."""
+    install(session, "torch", "jax", "tasks", "test")
+    session.install("pyright[nodejs]>=1.1.390", "nox")
+    session.run("pyright", *session.posargs)
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Build the documentation into docs/_build/html; every warning is an error."""
+    install(session, "docs")
+    session.run("sphinx-build", "-W", "--keep-going", "-b", "html", *session.posargs, "docs", "docs/_build/html")
+
+
+@nox.session(default=False)
+def bench(session: nox.Session) -> None:
+    """Run the benchmarks, both frameworks installed; arguments go to `python -m benchmarks`."""
+    install(session, "torch", "jax", "tasks")
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(default=False)
+def judge_peers(session: nox.Session) -> None:
+    """Judge other public implementations and write the result to docs/peers.md."""
+    install(session, "torch", "test")
+    session.install("einops")
+    # Without dependencies: what is imported of them needs torch and einops alone.
+    session.install("--no-deps", "labml-nn==0.5.1", "ponder-transformer==0.0.8")
+    session.run("python", "-m", "benchmarks.peers", *(session.posargs or ["--out", "docs/peers.md"]))

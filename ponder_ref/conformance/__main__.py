@@ -1,0 +1,84 @@
+"""python -m ponder_ref.conformance --backend NAME: does a backend conform to the standard?
+
+Exit code 0: it conforms. 1: it does not. 2: the judge could not be run.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="python -m ponder_ref.conformance",
+        description="Judges a PonderNet backend against the standard and ends with one row a requirement.",
+        epilog="Exit code 0: the backend conforms. 1: it does not. 2: the judge could not be run.",
+    )
+    what = p.add_mutually_exclusive_group(required=True)
+    what.add_argument("--backend", metavar="NAME", help="a dotted module, module:attribute, or an entry point of group pondernet.backends")
+    what.add_argument("--new", metavar="FILE.py", help="write the commented skeleton of a new backend and stop")
+    p.add_argument("--level", choices=("core", "full"), default="core", help="full adds compiled code and more examples (default: core)")
+    p.add_argument("--examples", type=int, metavar="N", help="Hypothesis examples for each law (default: 25, full: 60)")
+    p.add_argument("--seed", type=int, default=0, help="seed of everything drawn (default: 0)")
+    p.add_argument("--dtypes", metavar="LIST", help="judge these dtypes only, separated by commas (default: all the backend offers)")
+    p.add_argument("--report", type=Path, metavar="FILE.json", help="also write the verdicts as JSON")
+    return p
+
+
+def run(options: argparse.Namespace) -> int:
+    from ponder_ref.conformance.loading import CannotRun, load
+    from ponder_ref.conformance.skeleton import write_skeleton
+
+    if options.new:
+        write_skeleton(Path(options.new))
+        print(f"wrote {options.new}; judge it with: python -m ponder_ref.conformance --backend {Path(options.new).stem}")
+        return 0
+    if options.examples is not None and options.examples < 1:
+        raise CannotRun(f"--examples must be at least 1, got {options.examples}")
+    if options.seed < 0:
+        raise CannotRun(f"--seed must be at least 0, got {options.seed}")
+    if options.report is not None and not options.report.resolve().parent.is_dir():
+        raise CannotRun(f"--report: the folder {options.report.parent} does not exist")
+    backend = load(options.backend)
+
+    from ponder_ref.conformance.report import counts, table, write_report
+    from ponder_ref.conformance.run import judge, judge_in_processes
+
+    def progress(line: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r\033[K{line} ...", end="", file=sys.stderr, flush=True)
+
+    settings = {"level": options.level, "examples": options.examples, "seed": options.seed}
+    if options.dtypes:
+        wanted = tuple(options.dtypes.split(","))
+        offered = tuple(getattr(backend, "DTYPES", ()))
+        if not set(wanted) <= set(offered):
+            raise CannotRun(f"--dtypes {options.dtypes}: {options.backend} offers {', '.join(offered)}")
+        verdicts = judge(backend, label=options.backend, dtypes=wanted, progress=progress, **settings)
+    else:
+        verdicts = judge_in_processes(backend, options.backend, settings, progress)
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    print(table(verdicts, options.backend))
+    if options.report is not None:
+        write_report(options.report, verdicts, options.backend, settings)
+    return 0 if counts(verdicts)["failed"] == 0 else 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        from ponder_ref.conformance.loading import CannotRun
+        import hypothesis  # noqa: F401
+    except ModuleNotFoundError as error:
+        print(f"the judge needs {error.name!r}, which is not installed: pip install -e '.[test]' in a clone of pondernet installs it", file=sys.stderr)
+        return 2
+    try:
+        return run(options)
+    except CannotRun as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

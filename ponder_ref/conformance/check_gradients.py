@@ -1,0 +1,150 @@
+"""Gradients against the analytic ones (spec H9, L5, A5) and their exact zeros."""
+
+import numpy as np
+
+from ponder_ref.conformance.cases import batch_weights, beyond, log_prior
+from ponder_ref.conformance.compare import LOW_PRECISION, Violation, assert_close
+from ponder_ref.conformance.objectives import OBJECTIVES
+from ponder_ref.conformance.registry import Trial, check
+from ponder_ref.conformance.subject import round_to
+
+
+def compare_gradients(trial: Trial, requirement: str, name: str, arrays: dict, arguments: dict) -> None:
+    """The backend's gradients of an objective against the analytic ones, on arguments rounded to the dtype."""
+    arrays = {key: round_to(trial.dtype, value) for key, value in arrays.items() if value is not None}
+    objective = OBJECTIVES[name].make(trial.subject, arrays, arguments, trial.dtype)
+    _, grads = trial.subject.gradients(objective.fn, [arrays[key] for key in objective.wrt], trial.dtype)
+    given = {**arrays, **arguments}
+    for key, grad, want, noise in zip(objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True):
+        what = f"{name.removeprefix('grad_')}[{trial.dtype}] gradient by {key}"
+        batch = arrays[key].shape[1:]
+        assert_close(
+            requirement, what, grad, want, kind="gradient", dtype=trial.dtype, terms=noise, arguments=given, batch=batch
+        )
+        silent = np.where(noise == 0, grad, 0)
+        if not (silent == 0).all():
+            raise Violation(requirement, f"{what}: {silent[silent != 0][0]} where nothing contributes, should be exactly 0")
+
+
+def ponder_arguments(source, *, weights: bool = True) -> tuple[dict, dict]:
+    """Logits, losses, prior, lengths and weights, with NaN wherever nothing may look."""
+    steps, batch = source.shape()
+    z, losses, prior = source.logits((steps, *batch)), source.values((steps, *batch)), log_prior(source, steps, batch)
+    prior = np.where(np.isfinite(prior), prior, -np.log(steps))  # the gradient is undefined where the KL is infinite
+    arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
+    arguments = {"beta": source.choose(0.01, 1.0, 0.3), "remainder": source.choose("last", "normalize")}
+    if source.choose(True, False):
+        lengths = source.integers(1, steps, batch)
+        arrays |= {"halt_logits": beyond(z, lengths, np.nan), "step_losses": beyond(losses, lengths, np.nan)}
+        arrays["lengths"] = lengths
+    share = batch_weights(source, batch) if weights else None
+    if share is not None:
+        for key in ("halt_logits", "step_losses"):
+            arrays[key] = np.where(share == 0, np.nan, arrays[key])
+        arrays["weights"] = share
+    return arrays, arguments
+
+
+@check("L5", "gradients", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad")
+def gradients_of_the_loss(trial: Trial) -> None:
+    def body(source) -> None:
+        compare_gradients(trial, "L5", "grad_ponder_loss", *ponder_arguments(source))
+
+    trial.for_all(body, share=0.4)
+    rng = trial.rng()
+    for steps, batch in ((20, (6,)), (20, (6,)), (20, (6,))):
+        body(trial.seeded(steps, batch, rng))
+
+
+@check("H9", "gradients", *OBJECTIVES["grad_expected_steps"].needs, "value_and_grad")
+def gradients_of_the_expected_steps(trial: Trial) -> None:
+    def body(source) -> None:
+        arrays, arguments = ponder_arguments(source, weights=False)
+        kept = {key: arrays[key] for key in ("halt_logits", "lengths") if key in arrays}
+        compare_gradients(trial, "H9", "grad_expected_steps", kept, {"remainder": arguments["remainder"]})
+
+    trial.for_all(body, share=0.4)
+
+
+@check("H9", "gradients", *OBJECTIVES["grad_ponder_loss_by_lambda"].needs, "value_and_grad")
+def gradients_by_lambda_inside_the_interval(trial: Trial) -> None:
+    def body(source) -> None:
+        steps, batch = source.shape()
+        arrays = {
+            "lambdas": source.inside((steps, *batch)),
+            "step_losses": source.values((steps, *batch)),
+            "log_prior": np.full(steps, -np.log(steps)),
+        }
+        arguments = {"beta": source.choose(0.01, 1.0), "remainder": source.choose("last", "normalize")}
+        compare_gradients(trial, "H9", "grad_ponder_loss_by_lambda", arrays, arguments)
+
+    trial.for_all(body, share=0.4)
+
+
+@check("H8", "gradients", *OBJECTIVES["grad_expected_prediction"].needs, "value_and_grad")
+def gradients_of_the_expected_prediction(trial: Trial) -> None:
+    def body(source) -> None:
+        arrays, arguments = ponder_arguments(source, weights=False)
+        steps, *batch = arrays["halt_logits"].shape
+        y_hat = source.values((steps, *batch, 2))
+        if "lengths" in arrays:
+            y_hat = beyond(y_hat, arrays["lengths"], np.nan)
+        kept = {key: arrays[key] for key in ("halt_logits", "lengths") if key in arrays}
+        kept |= {"y_hat": y_hat, "cotangent": source.values((*batch, 2))}
+        compare_gradients(trial, "H8", "grad_expected_prediction", kept, {"remainder": arguments["remainder"]})
+
+    trial.for_all(body, share=0.4)
+
+
+@check("L3", "gradients", *OBJECTIVES["grad_weighted_mean"].needs, "value_and_grad")
+def gradients_of_the_mean(trial: Trial) -> None:
+    def body(source) -> None:
+        _, batch = source.shape()
+        values, weights = source.values(batch), batch_weights(source, batch)
+        if weights is not None:
+            values = np.where(weights == 0, np.nan, values)
+        compare_gradients(trial, "L3", "grad_weighted_mean", {"values": values, "weights": weights}, {})
+
+    trial.for_all(body, share=0.4)
+
+
+@check("A5", "gradients", *OBJECTIVES["grad_act"].needs, "value_and_grad")
+def gradients_of_act(trial: Trial) -> None:
+    def body(source) -> None:
+        steps, batch = source.shape()
+        lam = source.inside((steps, *batch))
+        sums = np.cumsum(lam, axis=0)
+        lam = np.where(np.abs(sums - 0.9) < 1e-3, lam + 0.0078125, lam)  # away from the threshold, where N is undecided
+        y_hat, cotangent = source.values((steps, *batch, 2)), source.values((*batch, 2))
+        arrays = {"lambdas": lam, "y_hat": y_hat, "cotangent": cotangent}
+        if (np.abs(np.cumsum(round_to(trial.dtype, lam), axis=0) - 0.9) < 1e-3).any():
+            return
+        compare_gradients(trial, "A5", "grad_act", arrays, {"tau": source.choose(0.0, 0.01, 1.0), "epsilon": 0.1})
+
+    trial.for_all(body, share=0.4)
+
+
+@check("L4", "gradients", "ponder_loss", "value_and_grad")
+def the_slope_by_beta_is_the_kl(trial: Trial) -> None:
+    """β enters once, and no gradient flows into the prior."""
+    backend = trial.subject.backend
+    log_p = np.log(np.array([[0.9, 0.2], [0.1, 0.8]]))
+    losses, prior = np.array([[1.0, 2.0], [5.0, -1.0]]), np.log(np.array([0.25, 0.75]))
+    given = [trial.subject.array("", x, trial.dtype) for x in (log_p, losses)]
+
+    def fn(beta, log_prior):
+        return backend.ponder_loss(*given, log_prior, beta=beta).loss
+
+    _, (by_beta, by_prior) = trial.subject.gradients(fn, [np.asarray(0.5), prior], trial.dtype)
+    parts = trial.subject.call("ponder_loss", {"log_p": log_p, "step_losses": losses, "log_prior": prior}, {"beta": 0.5}, trial.dtype)
+    common = {"kind": "gradient", "dtype": trial.dtype, "arguments": {"log_p": log_p, "log_prior": prior}}
+    assert_close("L4", "∂loss/∂β", by_beta, parts["loss_reg"], **common)
+    assert_close("L2", "the gradient into the prior", by_prior, np.zeros(2), **{**common, "kind": "exact", "dtype": "float64"})
+
+
+@check("B8", "low precision", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", dtypes=LOW_PRECISION)
+def gradients_in_low_precision(trial: Trial) -> None:
+    def body(source) -> None:
+        compare_gradients(trial, "B8", "grad_ponder_loss", *ponder_arguments(source))
+
+    trial.for_all(body, share=0.25)

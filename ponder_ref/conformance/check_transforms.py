@@ -1,0 +1,176 @@
+"""Compiled equals eager, and vmap equals the batch axis (spec B9, B10)."""
+
+from typing import Any
+
+import numpy as np
+
+from ponder_ref.conformance.check_gradients import ponder_arguments
+from ponder_ref.conformance.compare import Violation, assert_close
+from ponder_ref.conformance.makers import MAKERS
+from ponder_ref.conformance.objectives import OBJECTIVES
+from ponder_ref.conformance.oracle import expected, run_and_compare
+from ponder_ref.conformance.registry import Trial, check
+from ponder_ref.conformance.subject import round_to
+
+NOT_MAPPED = ("log_prior",)
+BATCH_FIRST = ("lengths", "weights", "values", "steps", "remainder", "example_ids")  # no step axis before the batch
+MAPPED = (
+    "log_halting",
+    "log_halting_from_lambdas",
+    "halting_lengths",
+    "expected_steps",
+    "expected_prediction",
+    "expected_loss",
+    "kl_divergence",
+    "halting_uniforms",
+    "sample_steps",
+    "draw_steps",
+    "quantile_steps",
+    "act_halting",
+    "act_cost",
+    "act_output",
+)
+
+
+def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arrays, which a compiled function takes, and Python values, which it closes over."""
+    arrays = {k: v for k, v in given.items() if hasattr(v, "shape") or isinstance(v, (tuple, dict))}
+    return arrays, {k: v for k, v in given.items() if k not in arrays}
+
+
+def _register_compiled(function: str) -> None:
+    @check("B9", "compiled", function, "compiled", level="full", name=f"compiled {function}")
+    def run(trial: Trial) -> None:
+        def via(fn, given):
+            arrays, static = _split(given)
+            return trial.subject.backend.compiled(lambda arrays: fn(**arrays, **static))(arrays)
+
+        made = MAKERS[function](trial.seeded(6, (3,)))
+        run_and_compare(trial.subject, "B9", function, *made, trial.dtype, via=via)
+
+
+for _function in MAKERS:
+    if _function != "schedule":  # a host function: nothing to compile
+        _register_compiled(_function)
+
+
+@check("B9", "compiled", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", "compiled", level="full")
+def compiled_gradients(trial: Trial) -> None:
+    arrays, arguments = ponder_arguments(trial.seeded(6, (3,)))
+    arrays = {key: round_to(trial.dtype, value) for key, value in arrays.items()}
+    objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, arguments, trial.dtype)
+    backend = trial.subject.backend
+    fn = backend.compiled(lambda z, losses: backend.value_and_grad(objective.fn, z, losses))
+    _, grads = fn(*[trial.subject.array("", arrays[key], trial.dtype) for key in objective.wrt])
+    for key, grad, want, noise in zip(objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True):
+        got = trial.subject.numpy("compiled", grad)
+        what = f"the compiled gradient by {key}"
+        assert_close("B9", what, got, want, kind="gradient", dtype=trial.dtype, terms=noise, arguments=arrays)
+
+
+@check(
+    "B9",
+    "compiled",
+    *("log_halting", "halting_lengths", "ponder_loss", "expected_steps", "geometric_log_prior", "draw_steps"),
+    *("quantile_steps", "act_halting", "act_cost", "adam_update", "muon_update", "value_and_grad", "compiled"),
+    level="full",
+    dtypes=("float32",),
+)
+def everything_in_one_graph(trial: Trial) -> None:
+    """One function that cuts by ε, weighs the loss, differentiates, updates, draws and costs; compiled for speed."""
+    backend, rng = trial.subject.backend, trial.rng()
+    z, losses = rng.normal(size=(5, 4)), rng.normal(size=(5, 4))
+    m, v, ids = rng.normal(size=(5, 4)), np.abs(rng.normal(size=(5, 4))) + 0.5, np.arange(4)
+    floats = [trial.subject.array("", round_to("float32", x), "float32") for x in (z, losses, m, v)]
+    example_ids = trial.subject.array("example_ids", ids, "float32")
+
+    def everything(z, losses, m, v, example_ids):
+        lengths = backend.halting_lengths(z, epsilon=0.3, min_steps=2)
+        prior = backend.geometric_log_prior(0.3, 5)
+
+        def objective(z):
+            log_p = backend.log_halting(z, lengths=lengths)
+            return backend.ponder_loss(log_p, losses, prior, beta=0.1).loss
+
+        loss, (grad,) = backend.value_and_grad(objective, z)
+        adam = backend.adam_update(z, grad, m, v, step=3, learning_rate=0.1)
+        muon = backend.muon_update(z, grad, m, step=3, learning_rate=0.1)
+        lambdas = v / (1 + v)
+        steps = backend.draw_steps(lambdas, 2**40 + 7, example_ids)
+        quantile = backend.quantile_steps(backend.log_halting(z), q=0.5)
+        act = backend.act_halting(lambdas)
+        cost = backend.act_cost(act.steps, act.remainder, tau=0.1)
+        return loss, grad, adam.param, muon.param, steps, quantile, cost
+
+    names = ("loss", "grad", "adam", "muon", "steps", "quantile", "cost")
+    eager = everything(*floats, example_ids)
+    fast = backend.compiled(everything, optimize=True)(*floats, example_ids)
+    kinds = ("loss", "gradient", "optim", "optim", "exact", "exact", "act")
+    for name, kind, one, other in zip(names, kinds, eager, fast, strict=True):
+        want, got = (trial.subject.numpy("compiled", x) for x in (one, other))
+        size = np.full(want.shape, np.abs(want).max(initial=1.0))
+        assert_close("B9", f"compiled {name}", got, want, kind=kind, dtype="float32", terms=size)
+
+
+def batch_axis(function: str, name: str, rank: int) -> int | None:
+    """Where the batch axis of an argument is, or None for a prior that all examples share."""
+    if name in NOT_MAPPED and rank == 1:
+        return None
+    return 0 if name in BATCH_FIRST and (function, name) != ("act_output", "weights") else 1
+
+
+def _register_vmapped(function: str) -> None:
+    @check("B10", "compiled", function, "vmapped", name=f"vmapped {function}")
+    def run(trial: Trial) -> None:
+        def via(fn, given):
+            arrays, static = _split(given)
+            axes = tuple(batch_axis(function, name, len(array.shape)) for name, array in arrays.items())
+            mapped = trial.subject.backend.vmapped(lambda *xs: _plain(fn(**dict(zip(arrays, xs, strict=True)), **static)), axes)
+            return mapped(*arrays.values())
+
+        arrays, arguments = MAKERS[function](trial.seeded(6, (3,)))
+        arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
+        given = trial.subject.arguments(function, arrays, arguments, trial.dtype)
+        mapped = via(getattr(trial.subject.backend, function), given)
+        want = expected(function, arrays, arguments)
+        for (field, value), got in zip(want.items(), mapped, strict=True):
+            got = trial.subject.numpy("vmapped", got)
+            if value.ndim > got.ndim or field == "weights" or function in ("log_halting", "log_halting_from_lambdas", "halting_uniforms"):
+                got = np.moveaxis(got, 0, 1)  # results have the mapped axis first, the step axis comes after it
+            size = np.full(value.shape, np.abs(value[np.isfinite(value)]).max(initial=1.0))
+            kind = "exact" if value.dtype.kind in "iu" else "loss"
+            assert_close("B10", f"vmapped {function}.{field}", got, value, kind=kind, dtype=trial.dtype, terms=size, arguments=arrays)
+
+
+def _plain(result: Any) -> tuple:
+    return tuple(result) if isinstance(result, tuple) else (result,)
+
+
+for _function in MAPPED:
+    _register_vmapped(_function)
+
+
+@check("B10", "compiled", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", "vmapped")
+def vmapped_gradients(trial: Trial) -> None:
+    """The gradient of each example's own loss, by vmap, is the gradient of their sum."""
+    backend, source = trial.subject.backend, trial.seeded(6, (3,))
+    z, losses, prior = source.logits((6, 3)), source.values((6, 3)), np.full(6, -np.log(6.0))
+    held = trial.subject.array("", prior, trial.dtype)
+
+    def alone(z, losses):
+        return backend.ponder_loss(backend.log_halting(z), losses, held, beta=0.2).loss
+
+    def slope(z, losses):
+        return backend.value_and_grad(alone, z, losses)[1]
+
+    given = [trial.subject.array("", round_to(trial.dtype, x), trial.dtype) for x in (z, losses)]
+    mapped = backend.vmapped(slope, (1, 1))(*given)
+    arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
+    arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
+    objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, {"beta": 0.2}, trial.dtype)
+    for key, got, want, noise in zip(objective.wrt, mapped, objective.wanted, objective.magnitudes, strict=True):
+        got = np.moveaxis(trial.subject.numpy("vmapped", got), 0, 1)
+        if got.shape != want.shape:
+            raise Violation("B10", f"vmapped gradient by {key} has shape {got.shape}, should be {want.shape}")
+        what = f"the vmapped gradient by {key}"
+        assert_close("B10", what, got, want * 3, kind="gradient", dtype=trial.dtype, terms=noise * 3, arguments=arrays)

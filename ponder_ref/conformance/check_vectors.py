@@ -1,0 +1,66 @@
+"""Golden vectors: one check a requirement and dtype, over all the cases that cite it first."""
+
+import numpy as np
+
+from ponder_ref import spec_data
+from ponder_ref.conformance.compare import LOW_PRECISION, assert_close
+from ponder_ref.conformance.objectives import OBJECTIVES
+from ponder_ref.conformance.oracle import assert_agrees
+from ponder_ref.conformance.registry import ALL_DTYPES, Trial, check
+
+
+def applies(case: dict, function: str, dtype: str) -> bool:
+    """A case runs in float64 and float32 unless it says otherwise, and in half precision where it says so."""
+    if dtype in LOW_PRECISION:
+        return case.get("half", False) and not function.startswith("grad_")
+    return dtype in case.get("dtypes", ("float64", "float32"))
+
+
+def run_value_case(trial: Trial, function: str, case: dict) -> None:
+    arrays, arguments = case["arrays"], case["arguments"]
+    got = trial.subject.call(function, arrays, arguments, trial.dtype)
+    want = case["expected"]
+    requirement = case["spec"][0]
+    assert_agrees(requirement, function, arrays, arguments, got, trial.dtype, want=want, ties=False)
+
+
+def run_gradient_case(trial: Trial, function: str, case: dict) -> None:
+    objective = OBJECTIVES[function].make(trial.subject, case["arrays"], case["arguments"], trial.dtype)
+    value, grads = trial.subject.gradients(objective.fn, [case["arrays"][name] for name in objective.wrt], trial.dtype)
+    requirement = case["spec"][-1]
+    common = {"dtype": trial.dtype, "arguments": {**case["arrays"], **case["arguments"]}}
+    what = f"{case['id']}[{trial.dtype}]"
+    assert_close(requirement, f"{what} value", value, case["expected"]["value"], kind="loss", terms=objective.size, **common)
+    for name, grad, noise in zip(objective.wrt, grads, objective.magnitudes, strict=True):
+        if name in case["expected"]:
+            want = case["expected"][name]
+            assert_close(requirement, f"{what} gradient by {name}", grad, want, kind="gradient", terms=noise, **common)
+            _exact_zeros(requirement, what, name, grad, want, noise)
+
+
+def _exact_zeros(requirement: str, what: str, name: str, grad: np.ndarray, want: np.ndarray, noise: np.ndarray) -> None:
+    """Where nothing at all contributes, the gradient is 0 exactly, not nearly."""
+    silent = (want == 0) & (noise == 0)
+    assert_close(requirement, f"{what} gradient by {name}", np.where(silent, grad, 0), want * 0, kind="exact", dtype="float64")
+
+
+def _register(requirement: str, function: str, cases: list[dict]) -> None:
+    gradient = function.startswith("grad_")
+    needs = (*OBJECTIVES[function].needs, "value_and_grad") if gradient else (function,)
+
+    @check(requirement, "vectors", *needs, dtypes=ALL_DTYPES, name=f"vectors {function} {requirement}")
+    def run(trial: Trial) -> None:
+        for case in cases:
+            if applies(case, function, trial.dtype):
+                (run_gradient_case if gradient else run_value_case)(trial, function, case)
+
+
+def register_all() -> None:
+    """One check for each function and each requirement its cases cite first (gradients: last)."""
+    for function, cases in spec_data.vectors().items():
+        by_requirement: dict[str, list[dict]] = {}
+        for case in cases:
+            cited = case["spec"][-1] if function.startswith("grad_") else case["spec"][0]
+            by_requirement.setdefault(cited, []).append(case)
+        for requirement, some in sorted(by_requirement.items()):
+            _register(requirement, function, some)

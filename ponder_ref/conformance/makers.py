@@ -1,0 +1,238 @@
+"""One maker of arguments for each function: (source) -> (arrays, arguments)."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ponder_ref.conformance.cases import batch_weights, beyond, halting_arguments, log_distribution, log_prior
+
+Made = tuple[dict[str, np.ndarray], dict]
+
+
+def halting_from(name: str) -> Callable[..., Made]:
+    def make(source) -> Made:
+        steps, batch = source.shape()
+        draw = source.logits if name == "halt_logits" else source.lambdas
+        return halting_arguments(source, name, draw((steps, *batch)))
+
+    return make
+
+
+def halting_lengths(source) -> Made:
+    steps, batch = source.shape()
+    arguments = {"epsilon": source.choose(0.05, 0.5), "min_steps": source.choose(1, steps)}
+    return {"halt_logits": source.logits((steps, *batch))}, arguments
+
+
+def expected_steps(source) -> Made:
+    return {"log_p": log_distribution(source, *source.shape())}, {}
+
+
+def expected_prediction(source) -> Made:
+    steps, batch = source.shape()
+    log_p = log_distribution(source, steps, batch)
+    y_hat = source.values((steps, *batch, *source.choose((), (2,), (2, 3))))
+    impossible = (log_p == -np.inf).reshape(*log_p.shape, *[1] * (y_hat.ndim - log_p.ndim))
+    return {"log_p": log_p, "y_hat": np.where(impossible, np.nan, y_hat)}, {}
+
+
+def geometric_log_prior(source) -> Made:
+    lambda_p = source.choose(source.number(0.001, 1.0), 1.0, 0.9, 1e-8)
+    return {}, {
+        "lambda_p": lambda_p,
+        "max_steps": source.choose(1, 2, 5, 20, 1000),
+        "remainder": source.choose("normalize", "last"),
+    }
+
+
+def uniform_log_prior(source) -> Made:
+    return {}, {"max_steps": source.count(1, 1000)}
+
+
+def poisson_log_prior(source) -> Made:
+    return {}, {
+        "rate": source.number(0.01, 60.0),
+        "max_steps": source.choose(1, 2, 5, 20, 200),
+        "remainder": source.choose("normalize", "last"),
+    }
+
+
+def expected_loss(source) -> Made:
+    steps, batch = source.shape()
+    log_p = log_distribution(source, steps, batch)
+    return {"log_p": log_p, "step_losses": np.where(log_p == -np.inf, np.nan, source.values((steps, *batch)))}, {}
+
+
+def kl_divergence(source) -> Made:
+    steps, batch = source.shape()
+    return {"log_p": log_distribution(source, steps, batch), "log_prior": log_prior(source, steps, batch)}, {}
+
+
+def weighted_mean(source) -> Made:
+    _, batch = source.shape()
+    values, weights = source.values(batch), batch_weights(source, batch)
+    if weights is None:
+        return {"values": values}, {}
+    return {"values": np.where(weights == 0, np.nan, values), "weights": weights}, {}
+
+
+def ponder_loss(source) -> Made:
+    steps, batch = source.shape()
+    log_p, losses = log_distribution(source, steps, batch), source.values((steps, *batch))
+    prior, weights = log_prior(source, steps, batch), batch_weights(source, batch)
+    losses = np.where(log_p == -np.inf, np.nan, losses)
+    arrays = {"log_p": log_p, "step_losses": losses, "log_prior": prior}
+    if weights is not None:
+        left_out = weights == 0
+        arrays["log_p"] = np.where(left_out, np.nan, log_p)
+        arrays["step_losses"] = np.where(left_out, source.choose(np.nan, np.inf), losses)
+        arrays["weights"] = weights
+    return arrays, {"beta": source.choose(0.01, 1.0, 2.5)}
+
+
+def threefry2x32(source) -> Made:
+    words = source.integers(0, 2**32 - 1, (2, 2, 3)).astype(np.uint64)
+    return {"key": words[0], "counter": words[1]}, {}
+
+
+def halting_uniforms(source) -> Made:
+    steps, batch = source.shape()
+    arguments = {
+        "seed": source.count(0, 2**64 - 1),
+        "max_steps": steps,
+        "draw": source.count(0, 2**12 - 1),
+        "domain": source.count(0, 15),
+    }
+    return {"example_ids": source.integers(-(2**31), 2**31 - 1, batch)}, arguments
+
+
+def _with_lengths(source, arrays: dict, steps: int, batch: tuple[int, ...]) -> dict:
+    if source.choose(True, False):
+        lengths = source.integers(1, steps, batch)
+        arrays = {**arrays, "lambdas": beyond(arrays["lambdas"], lengths, np.nan), "lengths": lengths}
+    return arrays
+
+
+def sample_steps(source) -> Made:
+    steps, batch = source.shape()
+    lambdas, uniforms = source.lambdas((steps, *batch)), source.lambdas((steps, *batch))
+    uniforms = np.floor(uniforms * 256) / 256  # on a grid that every dtype holds, so that u == λ does happen
+    arrays = {"lambdas": np.round(lambdas * 256) / 256, "uniforms": np.where(uniforms == 1, 0, uniforms)}
+    return _with_lengths(source, arrays, steps, batch), {}
+
+
+def draw_steps(source) -> Made:
+    steps, batch = source.shape()
+    arrays = {"lambdas": source.lambdas((steps, *batch)), "example_ids": source.integers(0, 2**31 - 1, batch)}
+    return _with_lengths(source, arrays, steps, batch), {
+        "seed": source.count(0, 2**64 - 1),
+        "draw": source.count(0, 2**12 - 1),
+    }
+
+
+def quantile_steps(source) -> Made:
+    return {"log_p": log_distribution(source, *source.shape())}, {"q": source.choose(0.5, 0.9, 1.0)}
+
+
+def act_halting(source) -> Made:
+    steps, batch = source.shape()
+    return {"lambdas": source.lambdas((steps, *batch))}, {"epsilon": source.choose(0.01, 0.3)}
+
+
+def act_cost(source) -> Made:
+    _, batch = source.shape()
+    arrays = {"steps": source.integers(1, 20, batch), "remainder": source.inside(batch)}
+    return arrays, {"tau": source.choose(0.0, 0.001, 1.5)}
+
+
+def act_output(source) -> Made:
+    steps, batch = source.shape()
+    weights = source.lambdas((steps, *batch))
+    y_hat = source.values((steps, *batch, *source.choose((), (2,))))
+    unused = (weights == 0).reshape(*weights.shape, *[1] * (y_hat.ndim - weights.ndim))
+    return {"weights": weights, "y_hat": np.where(unused, np.nan, y_hat)}, {}
+
+
+def _optimiser(source, shape, moments: tuple[str, ...]) -> Made:
+    arrays = {"param": source.values(shape), "grad": source.values(shape)}
+    for name in moments:
+        arrays[name] = np.abs(source.values(shape)) if name == "v" else source.values(shape)
+    # An Adam step where g and v vanish divides by eps alone; keep v away from 0 so that rounding is not magnified.
+    if "v" in arrays:
+        arrays["v"] = arrays["v"] + 0.5
+    return arrays, {
+        "step": source.choose(1, 2, 10, 1000),
+        "learning_rate": source.choose(3e-4, 0.1),
+        "weight_decay": source.choose(0.0, 0.1),
+    }
+
+
+def adam_update(source) -> Made:
+    arrays, arguments = _optimiser(source, source.choose((), (3,), (2, 3)), ("m", "v"))
+    if source.choose(True, False):
+        arguments |= {"beta1": source.choose(0.0, 0.8), "beta2": source.choose(0.9, 0.99), "eps": source.choose(1e-8, 0.1)}
+    return arrays, arguments
+
+
+def _matrix(source) -> tuple[int, int]:
+    return source.choose((1, 1), (2, 3), (3, 2), (3, 3), (2, 8), (8, 2))
+
+
+def orthogonalize(source) -> Made:
+    matrix = source.values(_matrix(source))
+    matrix = matrix if np.abs(matrix).max() > 0.01 else matrix + 1.0
+    return {"matrix": matrix}, {"ns_steps": source.choose(1, 3, 5)}
+
+
+def muon_update(source) -> Made:
+    arrays, arguments = _optimiser(source, _matrix(source), ("m",))
+    arrays["grad"] = np.where(np.abs(arrays["grad"]).max() > 0.01, arrays["grad"], 1.0)
+    # The momentum must not cancel against the gradient: Newton-Schulz would magnify what is left of the rounding.
+    arrays["m"] = np.abs(arrays["m"]) * np.sign(arrays["grad"])
+    return arrays, {**arguments, "nesterov": source.choose(True, False), "beta": source.choose(0.95, 0.9)}
+
+
+def clip_by_global_norm(source) -> Made:
+    return {"grads.w": source.values((2, 3)), "grads.b": source.values((3,))}, {"max_norm": source.choose(0.5, 3.0, 1e4)}
+
+
+def schedule(source) -> Made:
+    total = source.count(1, 100)
+    return {}, {
+        "update": source.count(1, 120),
+        "learning_rate": source.number(0.001, 1.0),
+        "total": total,
+        "warmup": source.count(0, total - 1),
+        "decay": source.choose("constant", "linear", "cosine", "polynomial"),
+        "end": source.choose(0.0, 1e-4),
+        "power": source.choose(1.0, 0.5, 2.0),
+    }
+
+
+MAKERS: dict[str, Callable[..., Made]] = {
+    "log_halting": halting_from("halt_logits"),
+    "log_halting_from_lambdas": halting_from("lambdas"),
+    "halting_lengths": halting_lengths,
+    "expected_steps": expected_steps,
+    "expected_prediction": expected_prediction,
+    "geometric_log_prior": geometric_log_prior,
+    "uniform_log_prior": uniform_log_prior,
+    "poisson_log_prior": poisson_log_prior,
+    "expected_loss": expected_loss,
+    "kl_divergence": kl_divergence,
+    "weighted_mean": weighted_mean,
+    "ponder_loss": ponder_loss,
+    "threefry2x32": threefry2x32,
+    "halting_uniforms": halting_uniforms,
+    "sample_steps": sample_steps,
+    "draw_steps": draw_steps,
+    "quantile_steps": quantile_steps,
+    "act_halting": act_halting,
+    "act_cost": act_cost,
+    "act_output": act_output,
+    "adam_update": adam_update,
+    "orthogonalize": orthogonalize,
+    "muon_update": muon_update,
+    "clip_by_global_norm": clip_by_global_norm,
+    "schedule": schedule,
+}

@@ -1,0 +1,57 @@
+"""python -m ponder_ref.conformance.mutants: what the judge says of backends with one defect, and of right but different ones."""
+
+import argparse
+import sys
+
+from ponder_ref.conformance.mutants import halting, interface, losses, offsets, sampling
+from ponder_ref.conformance.mutants.base import Mutant, backend
+from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
+from ponder_ref.conformance.run import judge
+
+DEFECTS: tuple[Mutant, ...] = (
+    *halting.MUTANTS,
+    *losses.MUTANTS,
+    *sampling.MUTANTS,
+    *interface.MUTANTS,
+    *offsets.MUTANTS,
+)
+EXAMPLES = 25
+
+
+def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
+    """Failed requirements and their first sentence: of the checks of the requirement that names the defect, or of all."""
+    only = None if whole else {mutant.requirement}
+    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, only=only, shrink=not whole)
+    return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m ponder_ref.conformance.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
+    names = parser.parse_args(arguments).names
+    unknown = set(names) - {mutant.name for mutant in (*DEFECTS, *EQUIVALENTS)}
+    if unknown:
+        print(f"no mutant is called {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    wrong = 0
+    for mutant in DEFECTS:
+        if not names or mutant.name in names:
+            failed = rejected_by(mutant)
+            caught = mutant.requirement in failed
+            wrong += not caught
+            print(f"{'rejected' if caught else 'NOT REJECTED':<13} {mutant.requirement:<4} {mutant.name:<28} {mutant.defect}")
+            if mutant.name in names and caught:
+                print(f"              {failed[mutant.requirement]}")
+    for mutant in EQUIVALENTS:
+        if not names or mutant.name in names:
+            failed = rejected_by(mutant, whole=True)
+            wrong += bool(failed)
+            print(f"{'accepted' if not failed else 'REJECTED':<13} {'':<4} {mutant.name:<28} {mutant.defect}")
+            for requirement, sentence in failed.items():
+                print(f"              {requirement}: {sentence}")
+    print(f"{wrong} of the judge's verdicts are wrong" if wrong else "every verdict is right")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Checks, and how one is run: which requirement it speaks for, what it needs, and its verdict."""
+
+import re
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import hypothesis
+import numpy as np
+from hypothesis import HealthCheck, Phase, Verbosity
+
+from ponder_ref.conformance.cases import SOURCES, Seeded
+from ponder_ref.conformance.compare import LOW_PRECISION, Violation
+from ponder_ref.conformance.subject import Subject
+
+GROUPS = (
+    "names",
+    "signatures",
+    "vectors",
+    "laws",
+    "gradients",
+    "saturation",
+    "low precision",
+    "compiled",
+    "sampling",
+    "independence",
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of one check: the backend, a dtype, and how hard to try."""
+
+    subject: Subject
+    dtype: str
+    examples: int
+    seed: int
+    shrink: bool = True
+    name: str = ""
+
+    def rng(self) -> np.random.Generator:
+        return np.random.default_rng([self.seed, zlib.crc32(self.name.encode()), zlib.crc32(self.dtype.encode())])
+
+    def seeded(self, steps: int, batch: tuple[int, ...], rng: np.random.Generator | None = None) -> Seeded:
+        return Seeded(rng or self.rng(), steps, batch)
+
+    def for_all(self, body: Callable, *, share: float = 1.0) -> None:
+        """body(source) for many sources drawn by Hypothesis; a failure is shrunk to the shortest input that still fails."""
+        phases = (Phase.generate, Phase.shrink) if self.shrink else (Phase.generate,)
+        options = hypothesis.settings(
+            max_examples=max(1, round(self.examples * share)),
+            deadline=None,
+            database=None,
+            derandomize=False,
+            phases=phases,
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.quiet,
+            report_multiple_bugs=False,
+        )
+        seed = zlib.crc32(f"{self.seed} {self.name} {self.dtype}".encode())
+        hypothesis.seed(seed)(options(hypothesis.given(SOURCES)(lambda source: body(source))))()
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check speaks for one requirement, needs some functions, and runs for some dtypes."""
+
+    name: str
+    requirement: str
+    group: str
+    needs: tuple[str, ...]
+    run: Callable[[Trial], None]
+    level: str = "core"
+    dtypes: tuple[str, ...] = ("float64", "float32")
+
+
+CHECKS: list[Check] = []
+
+
+def check(
+    requirement: str,
+    group: str,
+    *needs: str,
+    level: str = "core",
+    dtypes: Iterable[str] = ("float64", "float32"),
+    name: str | None = None,
+):
+    """Registers a function of a Trial as a check."""
+
+    def register(run: Callable[[Trial], None]) -> Callable[[Trial], None]:
+        CHECKS.append(Check(name or run.__name__, requirement, group, needs, run, level, tuple(dtypes)))
+        return run
+
+    return register
+
+
+ANY_DTYPE = ("first",)  # for checks that say the same in every dtype: run once, in the first dtype offered
+ALL_DTYPES = ("float64", "float32", *LOW_PRECISION)
+
+
+@dataclass
+class Verdict:
+    """What became of one requirement."""
+
+    requirement: str
+    status: str = "not offered"  # or "passed", "failed"
+    checks: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def passed(self) -> None:
+        self.checks += 1
+        if self.status != "failed":
+            self.status = "passed"
+
+    def failed(self, sentence: str) -> None:
+        self.checks += 1
+        self.status = "failed"
+        self.failures.append(sentence)
+
+
+def first_line(error: BaseException) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip()[:400] or type(error).__name__
+
+
+def run_check(item: Check, trial: Trial, verdicts: dict[str, Verdict]) -> None:
+    """Runs a check and notes the outcome with the requirement it speaks for, or with the one its violation names."""
+    try:
+        item.run(trial)
+    except Violation as violation:
+        named = violation.requirement if violation.requirement in verdicts else item.requirement
+        verdicts[named].failed(violation.sentence)
+    except Exception as error:
+        verdicts[item.requirement].failed(f"{item.name}[{trial.dtype}] raised {type(error).__name__}: {first_line(error)}")
+    else:
+        verdicts[item.requirement].passed()

@@ -1,0 +1,75 @@
+"""The verdicts as a table for people and as JSON for programs."""
+
+import json
+import os
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from ponder_ref.conformance.registry import Verdict
+from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.spec_data import requirements
+
+ORDER = {"passed": 0, "not offered": -1, "failed": 1}
+
+
+def merge(one: dict[str, Verdict], other: dict[str, Verdict]) -> dict[str, Verdict]:
+    """Verdicts of two runs: failed if either failed, passed if either passed."""
+    merged = {}
+    for requirement, verdict in one.items():
+        second = other[requirement]
+        status = max(verdict.status, second.status, key=ORDER.__getitem__)
+        checks, failures = verdict.checks + second.checks, verdict.failures + second.failures
+        merged[requirement] = Verdict(requirement, status, checks, failures)
+    return merged
+
+
+def counts(verdicts: dict[str, Verdict]) -> dict[str, int]:
+    return {status: sum(v.status == status for v in verdicts.values()) for status in ("passed", "failed", "not offered")}
+
+
+def table(verdicts: dict[str, Verdict], label: str, *, width: int = 118) -> str:
+    """One row a requirement, and under a failed one its shortest failing input."""
+    texts = requirements()
+    lines = [f"{label} against the PonderNet standard {SPEC_VERSION}", ""]
+    for requirement, verdict in verdicts.items():
+        lines.append(f"  {requirement:<4} {verdict.status:<12} {verdict.checks:>4} checks   {texts[requirement]}")
+        for sentence in verdict.failures:
+            lines += textwrap.wrap(sentence, width, initial_indent="         ", subsequent_indent="         ")
+    total = counts(verdicts)
+    verdict_line = "conforms" if total["failed"] == 0 else "does not conform"
+    lines += ["", f"{label} {verdict_line}: " + ", ".join(f"{n} {status}" for status, n in total.items())]
+    return "\n".join(lines)
+
+
+def write_report(path: Path, verdicts: dict[str, Verdict], label: str, options: dict[str, Any]) -> None:
+    """The verdicts as JSON, written to a temporary name, flushed and renamed."""
+    content = {
+        "backend": label,
+        "spec_version": SPEC_VERSION,
+        "options": options,
+        "conforms": counts(verdicts)["failed"] == 0,
+        "counts": counts(verdicts),
+        "requirements": [
+            {
+                "id": requirement,
+                "text": requirements()[requirement],
+                "status": verdict.status,
+                "checks": verdict.checks,
+                "failures": verdict.failures,
+            }
+            for requirement, verdict in verdicts.items()
+        ],
+    }
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_verdicts(path: Path) -> dict[str, Verdict]:
+    """The verdicts of a report."""
+    rows = json.loads(path.read_text(encoding="utf-8"))["requirements"]
+    return {row["id"]: Verdict(row["id"], row["status"], row["checks"], row["failures"]) for row in rows}

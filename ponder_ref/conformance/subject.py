@@ -1,0 +1,103 @@
+"""The backend on trial, seen through NumPy: arrays go in by name, results come out by field."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ponder_ref import interface
+from ponder_ref.conformance.compare import LOW_PRECISION, Violation
+
+PRIORS = ("geometric_log_prior", "uniform_log_prior", "poisson_log_prior")
+PAIRS = ("key", "counter")  # arguments of two words, given as arrays whose first axis has length 2
+
+
+def round_to(dtype: str, array: np.ndarray) -> np.ndarray:
+    """The nearest values of the dtype, in float64; the backend is then given numbers it can hold exactly."""
+    if array.dtype.kind != "f" or dtype == "float64":
+        return array
+    if dtype == "bfloat16":
+        bits = array.astype(np.float32).view(np.uint32)
+        rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)).view(np.float32)
+        return np.where(np.isnan(array), array, rounded.astype(np.float64))
+    with np.errstate(over="ignore"):
+        return array.astype(dtype).astype(np.float64)
+
+
+class Subject:
+    """A backend and what it offers."""
+
+    def __init__(self, backend: Any, label: str):
+        self.backend, self.label = backend, label
+        self.not_offered = tuple(getattr(backend, "NOT_OFFERED", ()))
+        self.dtypes = tuple(getattr(backend, "DTYPES", ("float32",)))
+
+    def offers(self, name: str) -> bool:
+        """Whether a function, adapter or requirement is offered; a function whose name is listed takes its requirements along."""
+        if name in self.not_offered:
+            return False
+        if name in interface.FUNCTIONS or name in interface.TRANSFORMS:
+            return hasattr(self.backend, name)
+        return True
+
+    def array(self, name: str, value: np.ndarray, dtype: str) -> Any:
+        """A backend array: floats in the dtype on trial, integers as int32 (or uint32 words), bool as bool."""
+        kind = value.dtype.kind
+        if name in PAIRS:
+            return tuple(self.backend.from_numpy(word, "uint32") for word in value)
+        if kind == "b":
+            return self.backend.from_numpy(value, "bool")
+        if kind in "iu":
+            return self.backend.from_numpy(value, "uint32" if value.size and value.max() >= 2**31 else "int32")
+        return self.backend.from_numpy(value, "float32" if name == "uniforms" and dtype in LOW_PRECISION else dtype)
+
+    def arguments(self, function: str, arrays: dict, arguments: dict, dtype: str) -> dict[str, Any]:
+        converted, grads = dict(arguments), {}
+        for name, value in arrays.items():
+            if name.startswith("grads."):
+                grads[name.removeprefix("grads.")] = self.array(name, value, dtype)
+            else:
+                converted[name] = self.array(name, value, dtype)
+        if grads:
+            converted["grads"] = grads
+        if function in PRIORS:
+            converted.setdefault("dtype", result_dtype(dtype))
+        return converted
+
+    def fields(self, function: str, result: Any) -> dict[str, np.ndarray]:
+        """A result as NumPy arrays by field; one without fields is called "result"."""
+        if function == "schedule":
+            return {"result": np.asarray(result)}
+        if function == "threefry2x32":
+            return {"result": np.stack([self.numpy(function, word) for word in result])}
+        if not hasattr(result, "_fields"):
+            return {"result": self.numpy(function, result)}
+        named = {}
+        for field, value in zip(result._fields, result, strict=True):
+            if isinstance(value, dict):
+                named |= {f"{field}.{name}": self.numpy(function, part) for name, part in value.items()}
+            else:
+                named[field] = self.numpy(function, value)
+        return named
+
+    def numpy(self, function: str, value: Any) -> np.ndarray:
+        try:
+            return np.asarray(self.backend.to_numpy(value))
+        except Exception as error:
+            raise Violation("B3", f"{function}: the result {value!r} cannot be read by to_numpy ({error})") from error
+
+    def call(self, function: str, arrays: dict, arguments: dict, dtype: str, *, via: Callable | None = None) -> dict:
+        """function(**arrays, **arguments), or what `via` makes of it, as NumPy arrays by field."""
+        fn = getattr(self.backend, function)
+        converted = self.arguments(function, arrays, arguments, dtype)
+        return self.fields(function, via(fn, converted) if via else fn(**converted))
+
+    def gradients(self, fn: Callable, arrays: list[np.ndarray], dtype: str) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Value and gradients, as NumPy arrays, of a scalar function of backend arrays."""
+        value, grads = self.backend.value_and_grad(fn, *[self.array("", array, dtype) for array in arrays])
+        return self.numpy("value_and_grad", value), [self.numpy("value_and_grad", grad) for grad in grads]
+
+
+def result_dtype(dtype: str) -> str:
+    """Half precision comes back in float32 (B8)."""
+    return "float32" if dtype in LOW_PRECISION else dtype

@@ -1,0 +1,216 @@
+"""The judge itself: it rejects every mutant by the requirement that names its defect, accepts what is right but different,
+and its command line keeps its promises."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from ponder_ref.conformance.mutants.__main__ import DEFECTS, EQUIVALENTS, rejected_by
+from ponder_ref.conformance.mutants.base import Mutant, backend
+from ponder_ref.conformance.run import judge
+from ponder_ref.spec_data import requirements, tolerances
+
+
+def run(*arguments, cwd=None, **environment):
+    command = [sys.executable, "-m", "ponder_ref.conformance", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **environment}, timeout=300)
+
+
+@pytest.mark.parametrize("mutant", DEFECTS, ids=lambda mutant: mutant.name)
+def test_every_defect_is_rejected_by_the_requirement_that_names_it(mutant):
+    failed = rejected_by(mutant)
+    assert mutant.requirement in failed, f"{mutant.name} ({mutant.defect}) was not rejected by {mutant.requirement}"
+
+
+@pytest.mark.parametrize("mutant", EQUIVALENTS, ids=lambda mutant: mutant.name)
+def test_what_is_right_but_different_is_not_rejected(mutant):
+    assert rejected_by(mutant, whole=True) == {}
+
+
+def test_a_mutant_without_its_defect_is_not_rejected():
+    """The test of the mutants can fail: with the defect taken out, nothing rejects it."""
+    kl = next(mutant for mutant in DEFECTS if mutant.name == "kl-reversed")
+    healed = Mutant(kl.name, kl.defect, kl.requirement, {}, kl.dtypes)
+    assert rejected_by(kl) and rejected_by(healed) == {}
+
+
+def test_every_requirement_of_the_mathematics_has_a_mutant():
+    covered = {mutant.requirement for mutant in DEFECTS}
+    # S4 is S2 and S3 together; compiled code and vmap need a framework.
+    assert {r for r in requirements() if r not in ("S4", "B9", "B10")} <= covered
+
+
+def test_every_tolerance_has_a_mutant():
+    names = {mutant.name for mutant in DEFECTS}
+    for quantity, entries in tolerances().items():
+        for dtype in set(entries) - {"bfloat16"}:
+            assert any(name.startswith(f"off-{quantity}-{dtype}") for name in names), (quantity, dtype)
+
+
+def test_the_complaint_says_what_was_got_and_what_it_should_have_been():
+    kl = next(mutant for mutant in DEFECTS if mutant.name == "kl-reversed")
+    sentence = rejected_by(kl)["L2"]
+    assert "kl_divergence[float64]" in sentence and "got" in sentence and "should be" in sentence and "log_p=" in sentence
+
+
+def test_a_declared_gap_is_not_a_failure_and_an_undeclared_one_is():
+    gap = {"expected_steps": None, "NOT_OFFERED": ("compiled", "vmapped", "expected_steps")}
+    declared = judge(backend(Mutant("gap", "", "H7", gap)), examples=2, only={"B1", "H7"})
+    assert declared["H7"].status == "not offered" and declared["B1"].status == "passed"
+    silent = judge(backend(Mutant("gap", "", "B1", {"expected_steps": None})), examples=2, only={"B1"})
+    assert silent["B1"].status == "failed"
+
+
+def test_what_must_be_offered_cannot_be_declared_away():
+    verdicts = judge(backend(Mutant("gap", "", "B1", {"NOT_OFFERED": ("ponder_loss",)})), examples=2, only={"B1"})
+    assert verdicts["B1"].status == "failed"
+
+
+def test_the_reference_conforms_and_the_report_says_so(tmp_path):
+    report = tmp_path / "report.json"
+    result = run("--backend", "ponder_ref", "--examples", "5", "--report", str(report))
+    assert result.returncode == 0, result.stdout
+    content = json.loads(report.read_text(encoding="utf-8"))
+    assert content["conforms"] and content["counts"]["failed"] == 0
+    assert [row["id"] for row in content["requirements"]] == list(requirements())
+    for requirement in requirements():
+        assert f"  {requirement} " in result.stdout
+
+
+WRONG = """
+import ponder_ref as _r
+from ponder_ref import *
+NAME, DTYPES, NOT_OFFERED = "wrong", ("float64",), ("compiled", "vmapped")
+def expected_steps(log_p):
+    return _r.expected_steps(log_p) + 1
+"""
+
+
+def test_a_backend_that_does_not_conform_gives_exit_code_1_and_a_short_input(tmp_path):
+    (tmp_path / "wrong_backend.py").write_text(WRONG)
+    result = run("--backend", "wrong_backend", "--examples", "5", cwd=tmp_path)
+    assert result.returncode == 1
+    assert "H7   failed" in result.stdout and "should be" in result.stdout and "does not conform" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "no backend 'broken_backend'"),
+        ("import a_module_that_is_not_there", "needs 'a_module_that_is_not_there', which is not installed"),
+        ("raise RuntimeError('no device')", "could not be imported: RuntimeError: no device"),
+        ("x = (", "could not be imported: SyntaxError"),
+    ],
+)
+def test_what_cannot_be_run_gives_exit_code_2_and_one_sentence(tmp_path, content, said):
+    if content is not None:
+        (tmp_path / "broken_backend.py").write_text(content)
+    result = run("--backend", "broken_backend", cwd=tmp_path)
+    assert result.returncode == 2 and said in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1 and result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--backend", "ponder_ref", "--examples", "0"],
+        ["--backend", "ponder_ref", "--seed", "-1"],
+        ["--backend", "ponder_ref", "--dtypes", "float8"],
+        ["--backend", "ponder_ref", "--report", "no/such/folder/report.json"],
+        ["--backend", "ponder_ref", "--level", "most"],
+        ["--backend", "ponder_ref:nothing"],
+        ["--new", "not-a-name.py"],
+        [],
+    ],
+)
+def test_bad_options_give_exit_code_2(tmp_path, arguments):
+    result = run(*arguments, cwd=tmp_path)
+    assert result.returncode == 2 and result.stderr.strip()
+    assert "Traceback" not in result.stderr
+
+
+def test_an_attribute_of_a_module_can_be_judged(tmp_path):
+    (tmp_path / "holder.py").write_text("import ponder_ref\nbackend = ponder_ref\n")
+    assert run("--backend", "holder:backend", "--examples", "2", cwd=tmp_path).returncode == 0
+
+
+FILLED = {
+    "log_halting": """
+    checks.check_steps_first("halt_logits", halt_logits)
+    checks.check_remainder(remainder)
+    checks.check_lengths(lengths, halt_logits.shape[1:])
+    size = len(halt_logits)
+    n = np.arange(1, size + 1).reshape(-1, *[1] * (halt_logits.ndim - 1))
+    lengths = size if lengths is None else lengths
+    z = np.where(n < lengths if remainder == "last" else n <= lengths, halt_logits, 0)
+    log_halt, log_stay = -np.logaddexp(0, -z), -np.logaddexp(0, z)
+    reached = np.zeros_like(z)
+    reached[1:] = np.cumsum(log_stay, axis=0)[:-1]
+    log_p = np.where((n == lengths) & (remainder == "last"), reached, log_halt + reached)
+    log_p = np.where(n > lengths, -np.inf, log_p)
+    if remainder == "normalize":
+        log_p = np.where((log_p == -np.inf).all(axis=0) & (n <= lengths), 0, log_p)
+        log_p = log_p - log_p.max(axis=0)
+        log_p = np.where(n > lengths, -np.inf, log_p - np.log(np.exp(log_p).sum(axis=0)))
+    return log_p
+""",
+    "expected_loss": """
+    checks.check_steps_first("log_p", log_p)
+    checks.check_like("step_losses", step_losses, log_p)
+    return np.where(log_p == -np.inf, 0, np.exp(log_p) * step_losses).sum(axis=0)
+""",
+    "kl_divergence": """
+    checks.check_steps_first("log_p", log_p)
+    checks.check_log_prior(log_prior, log_p)
+    log_prior = log_prior.reshape(*log_prior.shape, *[1] * (log_p.ndim - log_prior.ndim))
+    term = np.where(log_prior == -np.inf, np.inf, np.exp(log_p) * (log_p - log_prior))
+    return np.where(log_p == -np.inf, 0, term).sum(axis=0)
+""",
+    "weighted_mean": """
+    checks.check_floating("values", values)
+    checks.check_batch("values", values.shape)
+    checks.check_weights(weights, values.shape)
+    weights = np.ones(values.shape) if weights is None else np.asarray(weights, float)
+    return np.where(weights == 0, 0, weights * values).sum() / weights.sum()
+""",
+    "ponder_loss": """
+    checks.check_weights(weights, log_p.shape[1:])
+    checks.check_scalar("beta", beta, "[0, inf)")
+    live = np.ones(log_p.shape[1:], bool) if weights is None else weights != 0
+    rec = np.where(live, expected_loss(log_p, step_losses), 0)
+    reg = np.where(live, kl_divergence(log_p, log_prior), 0)
+    loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
+    return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, rec, reg)
+""",
+}
+
+
+def test_a_skeleton_filled_in_with_numpy_conforms(tmp_path):
+    assert run("--new", "my_backend.py", cwd=tmp_path).returncode == 0
+    path = tmp_path / "my_backend.py"
+    text = path.read_text(encoding="utf-8")
+    unfilled = run("--backend", "my_backend", "--examples", "2", cwd=tmp_path)
+    assert unfilled.returncode == 1 and "NotImplementedError" in unfilled.stdout
+    for name, body in FILLED.items():
+        start = text.index(f"def {name}(")
+        hole = text.index("    raise NotImplementedError\n", start)
+        text = text[:hole] + body.lstrip("\n") + text[hole + len("    raise NotImplementedError\n") :]
+    path.write_text(text.replace("import numpy as np", "import numpy as np\n\nfrom ponder_ref import checks", 1), encoding="utf-8")
+    result = run("--backend", "my_backend", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout
+    assert "conforms" in result.stdout and "not offered" in result.stdout
+    again = run("--new", "my_backend.py", cwd=tmp_path)
+    assert again.returncode == 2 and "exists already" in again.stderr
+    assert path.read_text(encoding="utf-8").count("NotImplementedError") == 20
+
+
+def test_bfloat16_rounding_is_to_nearest_even():
+    from ponder_ref.conformance.subject import round_to
+
+    values = np.array([1.0, 1.00390625, 1.001953125, 1.005859375, -3.1415927, 1e4, np.inf, np.nan])
+    want = [1.0, 1.0, 1.0, 1.0078125, -3.140625, 9984.0, np.inf, np.nan]
+    np.testing.assert_array_equal(round_to("bfloat16", values), want)
