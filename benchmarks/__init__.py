@@ -1,1 +1,1 @@
-"""Measurements beside the tests: `python -m benchmarks` (speed, as ratios) and `python -m benchmarks.peers` (other implementations)."""
+"""Measurements beside the tests: speed (`python -m benchmarks`) and other implementations (`... benchmarks.peers`)."""

@@ -20,7 +20,7 @@ def act_halting(lambdas, *, epsilon: float = 0.01) -> ActHalting:
     checks.check_number("epsilon", epsilon, "(0, 1)")
     lam = as_float(lambdas)
     n = step_numbers(lam)
-    enough = np.cumsum(lam.real, axis=0) >= 1 - epsilon
+    enough = np.cumsum(np.real(lam), axis=0) >= 1 - epsilon
     steps = np.where(enough, n, lam.shape[0]).min(axis=0)
     before = np.where(n < steps, lam, 0)
     remainder = 1 - before.sum(axis=0)

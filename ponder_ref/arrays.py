@@ -1,7 +1,7 @@
 """What the judge needs of a backend besides the mathematics: conversion and gradients (spec backend.md).
 
-The reference differentiates by complex steps: every function of this package is analytic in its float arguments wherever the spec
-defines a gradient, so f(x + i·h) = f(x) + i·h·f′(x) to rounding for a tiny h, with no difference taken.
+The reference differentiates by complex steps: every function of this package is analytic in its float arguments
+wherever the spec defines a gradient, so f(x + i·h) = f(x) + i·h·f′(x) to rounding for a tiny h; no difference is taken.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def from_numpy(array, dtype: str) -> np.ndarray:
 
 def to_numpy(x) -> np.ndarray:
     """The values alone: tangents are dropped."""
-    return np.asarray(x).real
+    return np.real(np.asarray(x))
 
 
 def value_and_grad(fn: Callable, *arrays) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:

@@ -1,9 +1,8 @@
 """Argument checks that every backend shares: shapes, dtypes and Python numbers, never array values (spec B4).
 
-The functions look at `.shape` and `.dtype` only, so they serve NumPy, torch and JAX arrays alike, tracers and fake tensors included.
+The functions look at `.shape` and `.dtype` only, so they serve NumPy, torch and JAX arrays alike, tracers included.
 """
 
-import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -102,11 +101,11 @@ def check_remainder(remainder: str) -> None:
 def check_number(name: str, value: Any, interval: str) -> None:
     """A Python number in an interval written as in mathematics: "(0, 1]", "[0, inf)"."""
     low, high = (float(end) for end in interval[1:-1].split(","))
-    ok = isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
+    ok = isinstance(value, Real) and not isinstance(value, bool)
     if ok:
-        ok = (value > low or (interval[0] == "[" and value == low)) and (
-            value < high or (interval[-1] == "]" and value == high)
-        )
+        number = float(value)  # a NaN fails every comparison
+        above = number > low or (interval[0] == "[" and number == low)
+        ok = above and (number < high or (interval[-1] == "]" and number == high))
     if not ok:
         raise ValueError(f"{name} must be a number in {interval}, got {value!r}")
 
@@ -122,7 +121,7 @@ def check_scalar(name: str, value: Any, interval: str) -> None:
 def check_count(name: str, value: Any, low: int, high: int | None = None) -> None:
     """A Python integer in low..high."""
     ok = isinstance(value, Integral) and not isinstance(value, bool)
-    if not ok or value < low or (high is not None and value > high):
+    if not ok or int(value) < low or (high is not None and int(value) > high):
         bounds = f"of at least {low}" if high is None else f"in {low}..{high}"
         raise ValueError(f"{name} must be an integer {bounds}, got {value!r}")
 

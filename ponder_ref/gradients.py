@@ -1,7 +1,7 @@
 """Analytic gradients with respect to the logits and to λ (spec H9, L5, A5): what backends' gradients are judged by.
 
-Each function can also return the sum of the *magnitudes* of its terms (`magnitudes=True`), the scale against which rounding is
-measured where the terms cancel.
+Each function can also return the sum of the *magnitudes* of its terms (`magnitudes=True`), the scale against which
+rounding is measured where the terms cancel.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def _after(x: np.ndarray) -> np.ndarray:
 def log_halting_gradient(halt_logits, cotangent, *, remainder="last", lengths=None, magnitudes=False) -> np.ndarray:
     """∂/∂z of Σ gₙ·log pₙ, `[N, ...batch]`, for the cotangent g = ∂L/∂ log p (H9).
 
-        "last": (1−λₙ)gₙ − λₙ Σ_{m>n} g_m for n < Nᵢ;  "normalize": the same with g − p·Σg, for n ≤ Nᵢ
+    "last": (1−λₙ)gₙ − λₙ Σ_{m>n} g_m for n < Nᵢ;  "normalize": the same with g − p·Σg, for n ≤ Nᵢ
     """
     z, g = np.asarray(halt_logits, np.float64), np.asarray(cotangent, np.float64)
     lengths = _length_array(lengths, z)
@@ -46,7 +46,7 @@ def ponder_loss_gradients(
 ) -> tuple[np.ndarray, np.ndarray]:
     """∂loss/∂z and ∂loss/∂ℓ, both `[N, ...batch]`, of `ponder_loss(log_halting(z), ℓ, log_prior)` (L5).
 
-    The cotangent of log pₙ is v·pₙ·cₙ with cₙ = ℓₙ + β(log pₙ − log priorₙ); the further +β cancels, being constant over n.
+    The cotangent of log pₙ is v·pₙ·cₙ with cₙ = ℓₙ + β(log pₙ − log priorₙ); a further +β cancels, being constant.
     """
     z = np.asarray(halt_logits, np.float64)
     shares = np.full(z.shape[1:], 1.0) if weights is None else np.asarray(weights, np.float64)

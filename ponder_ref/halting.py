@@ -24,7 +24,7 @@ def step_numbers(x: np.ndarray) -> np.ndarray:
 
 def log_sigmoid(z: np.ndarray) -> np.ndarray:
     """log σ(z), written so that exp never overflows: min(z, 0) − log1p(exp(−|z|))."""
-    positive = z.real > 0
+    positive = np.real(z) > 0
     return np.where(positive, 0, z) - np.log1p(np.exp(np.where(positive, -z, z)))
 
 
@@ -60,9 +60,9 @@ def _log_halting(log_halt: np.ndarray, log_continue: np.ndarray, lengths: np.nda
         log_p = np.where(n == lengths, reached, log_p)
     log_p = np.where(n > lengths, -np.inf, log_p)
     if remainder == "normalize":
-        never = (log_p.real == -np.inf).all(axis=0)  # every λ is 0: uniform by definition
+        never = (np.real(log_p) == -np.inf).all(axis=0)  # every λ is 0: uniform by definition
         log_p = np.where(never & (n <= lengths), 0, log_p)
-        log_p = log_p - log_p.real.max(axis=0)
+        log_p = log_p - np.real(log_p).max(axis=0)
         log_p = log_p - np.log(np.exp(log_p).sum(axis=0))
         log_p = np.where(n > lengths, -np.inf, log_p)
     return log_p
@@ -108,7 +108,7 @@ def log_halting_from_lambdas(lambdas, *, remainder: str = "last", lengths=None) 
     lam = as_float(lambdas)
     lengths = _length_array(lengths, lam)
     lam = np.where(_used(lam, lengths, remainder), lam, 0.5)
-    _report("lambdas", ~((lam.real >= 0) & (lam.real <= 1)), "are outside [0, 1]")
+    _report("lambdas", ~((np.real(lam) >= 0) & (np.real(lam) <= 1)), "are outside [0, 1]")
     with np.errstate(divide="ignore", invalid="ignore"):
         return _log_halting(np.log(lam), np.log1p(-lam), lengths, remainder)
 
@@ -122,7 +122,7 @@ def halting_lengths(halt_logits, *, epsilon: float, min_steps: int = 1) -> np.nd
     checks.check_steps_first("halt_logits", halt_logits)
     checks.check_number("epsilon", epsilon, "(0, 1)")
     checks.check_count("min_steps", min_steps, 1, halt_logits.shape[0])
-    z = as_float(halt_logits).real
+    z = np.real(as_float(halt_logits))
     n = step_numbers(z)
     left = np.cumsum(log_sigmoid(-z), axis=0)
     return np.where((left < np.log(epsilon)) & (n >= min_steps), n, z.shape[0]).min(axis=0)
@@ -141,4 +141,4 @@ def expected_prediction(log_p, y_hat) -> np.ndarray:
     checks.check_predictions(y_hat, log_p.shape, "log_p")
     log_p, y_hat = as_float(log_p), as_float(y_hat)
     log_p = log_p.reshape(*log_p.shape, *[1] * (y_hat.ndim - log_p.ndim))
-    return (np.exp(log_p) * np.where(log_p.real == -np.inf, 0, y_hat)).sum(axis=0)
+    return (np.exp(log_p) * np.where(np.real(log_p) == -np.inf, 0, y_hat)).sum(axis=0)

@@ -16,7 +16,7 @@ def expected_loss(log_p, step_losses) -> np.ndarray:
     checks.check_steps_first("log_p", log_p)
     checks.check_like("step_losses", step_losses, log_p)
     log_p, step_losses = as_float(log_p), as_float(step_losses)
-    return (np.exp(log_p) * np.where(log_p.real == -np.inf, 0, step_losses)).sum(axis=0)
+    return (np.exp(log_p) * np.where(np.real(log_p) == -np.inf, 0, step_losses)).sum(axis=0)
 
 
 def kl_divergence(log_p, log_prior) -> np.ndarray:
@@ -28,9 +28,9 @@ def kl_divergence(log_p, log_prior) -> np.ndarray:
     """
     checks.check_steps_first("log_p", log_p)
     checks.check_log_prior(log_prior, log_p)
-    log_p, log_prior = as_float(log_p), as_float(log_prior).real
+    log_p, log_prior = as_float(log_p), np.real(as_float(log_prior))
     log_prior = log_prior.reshape(*log_prior.shape, *[1] * (log_p.ndim - log_prior.ndim))
-    impossible = log_p.real == -np.inf
+    impossible = np.real(log_p) == -np.inf
     excluded = (log_prior == -np.inf) & ~impossible
     with np.errstate(invalid="ignore"):
         ratio = np.where(impossible | excluded, 0, log_p - log_prior)

@@ -12,7 +12,7 @@ NS_EPS = 1e-8
 
 
 def check_update(step, learning_rate, **same_shape) -> None:
-    """One dtype (float32 or float64) and one shape for a parameter, its gradient and its moments; a legal step and rate."""
+    """One dtype (float32 or float64) and one shape for a parameter, its gradient and moments; a legal step."""
     checks.check_update_number(step)
     checks.check_scalar("learning_rate", learning_rate, "[0, inf)")
     (first, param), *others = same_shape.items()
@@ -23,7 +23,9 @@ def check_update(step, learning_rate, **same_shape) -> None:
     for name, x in others:
         checks.check_shape(name, x, tuple(param.shape), first)
         if checks.dtype_name(x) != checks.dtype_name(param):
-            raise ValueError(f"{name} must have the dtype {checks.dtype_name(param)} of {first}, got {checks.dtype_name(x)}")
+            raise ValueError(
+                f"{name} must have the dtype {checks.dtype_name(param)} of {first}, got {checks.dtype_name(x)}"
+            )
 
 
 def check_matrix(name: str, x) -> None:
@@ -130,7 +132,7 @@ def schedule(
     end: float = 0.0,
     power: float = 1.0,
 ) -> float:
-    """The learning rate of an update, counted from 1: linear warm-up, then constant or a decay to `end` at `total` (O5).
+    """The learning rate of an update, counted from 1: linear warm-up, then constant or a decay to `end` (O5).
 
     >>> [schedule(t, learning_rate=1.0, total=6, warmup=2, decay="linear") for t in (1, 2, 3, 5, 7)]
     [0.5, 1.0, 1.0, 0.5, 0.0]

@@ -1,6 +1,6 @@
 """Priors over the number of steps, as arrays of logarithms (spec P1 to P4; paper §2.4).
 
-Made on the host from Python numbers, in float64, and rounded once: backends convert these arrays rather than computing them again.
+Made on the host from Python numbers, in float64, and rounded once: backends convert these arrays.
 """
 
 import math
@@ -51,7 +51,7 @@ def uniform_log_prior(max_steps: int, *, dtype: str = "float32"):
 def poisson_log_prior(rate: float, max_steps: int, *, remainder: str = "normalize", dtype: str = "float32"):
     """The prior under which n − 1 is Poisson with mean `rate`, truncated at N, `[N]` (P4).
 
-    log P(n) = (n−1)·log rate − log (n−1)! − rate, divided by the mass of 1..N, or with the mass of N, N+1, … on N ("last").
+    log P(n) = (n−1)·log rate − log (n−1)! − rate, divided by the mass of 1..N; with "last" the tail is on N.
     """
     checks.check_number("rate", rate, "(0, inf)")
     checks.check_count("max_steps", max_steps, 1)

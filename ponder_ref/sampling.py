@@ -60,7 +60,7 @@ def sample_steps(lambdas, uniforms, *, lengths=None) -> np.ndarray:
     """
     checks.check_steps_first("lambdas", lambdas)
     checks.check_like("uniforms", uniforms, lambdas, "lambdas")
-    lam = as_float(lambdas).real
+    lam = np.real(as_float(lambdas))
     n = step_numbers(lam)
     halts = (np.asarray(uniforms) < lam) | (n >= _length_array(lengths, lam))
     return np.where(halts, n, lam.shape[0]).min(axis=0)
@@ -86,7 +86,7 @@ def quantile_steps(log_p, *, q: float) -> np.ndarray:
     """
     checks.check_steps_first("log_p", log_p)
     checks.check_number("q", q, "(0, 1]")
-    log_p = as_float(log_p).real
+    log_p = np.real(as_float(log_p))
     n = step_numbers(log_p)
     last = np.where(log_p > -np.inf, n, 1).max(axis=0)  # where rounding leaves the sum below q
     return np.where(np.cumsum(np.exp(log_p), axis=0) >= q, n, last).min(axis=0)

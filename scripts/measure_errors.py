@@ -1,10 +1,11 @@
 """Measure how far a backend is from the truth, in units of the spec's tolerances.
 
-    python scripts/measure_errors.py [--backend ponder_torch ponder_jax] [--dtype float32 ...] [--rounds 6]
+    python scripts/measure_errors.py [--backend ponder_torch ponder_jax] [--dtype float32 ...] [--rounds 2]
 
-One line a quantity of spec/tolerances.toml and dtype: the largest error found, as a share of what is allowed and relative to the
-scale it is measured on, and where it was found. Log-probabilities, losses and gradients of a thousand steps are compared with
-50-digit arithmetic, all else with the float64 reference. Exit code 1 if anything exceeds its tolerance.
+One line a quantity of spec/tolerances.toml and dtype: the largest error found, as a share of what is allowed and
+relative to the scale it is measured on, and where it was found. Log-probabilities, losses and gradients of a thousand
+steps are compared with 50-digit arithmetic, all else with the float64 reference. Exit code 1 if anything exceeds its
+tolerance.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def exact_log_halting(z: np.ndarray, remainder: str) -> np.ndarray:
 
 
 class ExactLoss(NamedTuple):
-    """`ponder_loss(log_halting(z), ℓ, log_prior).loss` with its gradients, and the sums of the magnitudes of their terms."""
+    """`ponder_loss(log_halting(z), ℓ, log_prior).loss`, its gradients, and the sum of the magnitudes of their terms."""
 
     loss: float
     by_logits: np.ndarray
@@ -135,7 +136,7 @@ def compare(kind: str, dtype: str, got: np.ndarray, want: np.ndarray, magnitudes
     return Found(kind, float(share[at]), float(relative[at]), where)
 
 
-def chosen_steps(subject: Subject, function: str, arrays: dict, arguments: dict, got: dict, want: dict, dtype: str):
+def chosen_steps(function: str, arrays: dict, arguments: dict, got: dict, want: dict, dtype: str):
     """How near to its threshold a sum was where a step was chosen differently, as a share of `cdf`."""
     sums, threshold = decision(function, arrays, arguments) or (np.zeros(1), 0.0)
     field = INTEGER_FIELDS[function]
@@ -162,7 +163,7 @@ def functions(subject: Subject, dtype: str, rng: np.random.Generator) -> Iterato
             want, sizes_of = expected(function, arrays, {**arguments, **loose}), terms(function, arrays, arguments)
             differ, where = np.zeros((), bool), f"{function}, N = {steps}" if function not in SMALL else function
             if decision(function, arrays, arguments) is not None:
-                differ, found = chosen_steps(subject, function, arrays, arguments, got, want, dtype)
+                differ, found = chosen_steps(function, arrays, arguments, got, want, dtype)
                 yield found
             for field, value in got.items():
                 if INTEGER_FIELDS.get(function) == field and decision(function, arrays, arguments) is not None:
@@ -248,7 +249,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--backend", nargs="+", default=["ponder_torch", "ponder_jax"], help="modules to measure")
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32", "bfloat16", "float16"])
-    parser.add_argument("--rounds", type=int, default=6, help="how many times everything is drawn anew")
+    parser.add_argument("--rounds", type=int, default=2, help="how many times everything is drawn anew")
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)  # in a process made for one dtype
     args = parser.parse_args()
     if not args.bare:

@@ -1,5 +1,4 @@
-"""The judge itself: it rejects every mutant by the requirement that names its defect, accepts what is right but different,
-and its command line keeps its promises."""
+"""The judge itself: what it rejects and by which requirement, what it accepts, and what its command line promises."""
 
 import json
 import os
@@ -17,7 +16,9 @@ from ponder_ref.spec_data import requirements, tolerances
 
 def run(*arguments, cwd=None, **environment):
     command = [sys.executable, "-m", "ponder_ref.conformance", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **environment}, timeout=300)
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **environment}, timeout=300
+    )
 
 
 @pytest.mark.parametrize("mutant", DEFECTS, ids=lambda mutant: mutant.name)
@@ -54,7 +55,9 @@ def test_every_tolerance_has_a_mutant():
 def test_the_complaint_says_what_was_got_and_what_it_should_have_been():
     kl = next(mutant for mutant in DEFECTS if mutant.name == "kl-reversed")
     sentence = rejected_by(kl)["L2"]
-    assert "kl_divergence[float64]" in sentence and "got" in sentence and "should be" in sentence and "log_p=" in sentence
+    assert (
+        "kl_divergence[float64]" in sentence and "got" in sentence and "should be" in sentence and "log_p=" in sentence
+    )
 
 
 def test_a_declared_gap_is_not_a_failure_and_an_undeclared_one_is():
@@ -199,7 +202,9 @@ def test_a_skeleton_filled_in_with_numpy_conforms(tmp_path):
         start = text.index(f"def {name}(")
         hole = text.index("    raise NotImplementedError\n", start)
         text = text[:hole] + body.lstrip("\n") + text[hole + len("    raise NotImplementedError\n") :]
-    path.write_text(text.replace("import numpy as np", "import numpy as np\n\nfrom ponder_ref import checks", 1), encoding="utf-8")
+    path.write_text(
+        text.replace("import numpy as np", "import numpy as np\n\nfrom ponder_ref import checks", 1), encoding="utf-8"
+    )
     result = run("--backend", "my_backend", cwd=tmp_path)
     assert result.returncode == 0, result.stdout
     assert "conforms" in result.stdout and "not offered" in result.stdout

@@ -1,18 +1,24 @@
 """labml-nn 0.5.1 on trial: `labml_nn.adaptive_computation.ponder_net`.
 
-| ours | what runs |
-|---|---|
-| `log_halting` | the loop of `ParityPonderGRU.forward` itself: its GRU is replaced by one that hands out the given logits, its two layers by identities; then `p.log()`, as in `RegularizationLoss` |
-| `geometric_log_prior` | `RegularizationLoss(lambda_p, max_steps).p_g.log()`; the peer has one rule, so `remainder` makes no difference |
-| `expected_loss` | `ReconstructionLoss` on each example as a batch of one; the loss function given to it returns `step_losses` |
-| `kl_divergence` | `RegularizationLoss` on each example as a batch of one, with exp(log_prior) in the place of its `p_g` |
-| `weighted_mean` | `.mean()` |
-| `ponder_loss` | both losses on the whole batch, added as in the peer's `experiment.py`: loss_rec + beta * loss_reg |
-| `value_and_grad` | torch's autograd |
+What runs behind each function of the interface:
 
-Built by the adapter (see `shared`): `remainder="normalize"` (one step more than N, the last dropped, divided by the sum), `lengths`, `weights`.
-Not offered: the peer samples with torch's global generator, without seeds or example ids, so there is no `draw_steps`; the expected steps are
-written out in its training script only.
+- `log_halting`: the loop of `ParityPonderGRU.forward` itself. Its GRU is replaced by one that hands out the
+  given logits, its two layers by identities. Then `p.log()`, as in `RegularizationLoss`.
+- `geometric_log_prior`: `RegularizationLoss(lambda_p, max_steps).p_g.log()`. The peer has one rule: `remainder`
+  makes no difference.
+- `expected_loss`: `ReconstructionLoss` on each example as a batch of one, its loss function returning
+  `step_losses`.
+- `kl_divergence`: `RegularizationLoss` on each example as a batch of one, exp(log_prior) in the place of its
+  `p_g`.
+- `weighted_mean`: `.mean()`.
+- `ponder_loss`: both losses on the whole batch, added as in the peer's `experiment.py`, loss_rec + beta *
+  loss_reg.
+- `value_and_grad`: torch's autograd.
+
+Built by the adapter (see `shared`): `remainder="normalize"` (one step more than N, the last dropped, divided by
+the sum), `lengths`, `weights`, a prior for each example. Not offered: the peer samples with torch's global
+generator, without seeds or example ids, so there is no `draw_steps`; the expected steps are written out in its
+training script only.
 """
 
 from importlib import import_module
@@ -98,9 +104,29 @@ def ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderL
     return shared.assemble(whole, example_rec, example_reg, weights, beta)
 
 
-CAUSES: dict[str, str] = {}
+# Why, read in the peer's code; the adapter and the unmodified model give the same p and the same loss.
+_UNDERFLOW = (
+    "p is carried as a product of λ and 1 − λ, and `RegularizationLoss` takes its logarithm. 1 − σ(z) is 0 from about"
+    " z = 17 in float32 (37 in float64) on, σ(z) is 0 below about −88 (−710), and log p is −inf there"
+)
+_DIRECTION = "the KL is KL(prior ‖ p): `KLDivLoss(p.log(), p_g)` sums p_g·(log p_g − log p)"
+CAUSES = {
+    "H1": f"At moderate logits it agrees, but {_UNDERFLOW}.",
+    "H2": f"The rule is that of H2 (λ_N = 1), but {_UNDERFLOW}.",
+    "H10": f"As H1: {_UNDERFLOW}.",
+    "P1": "The prior is cut off at N, neither normalised nor with its tail on N, and is computed in float32.",
+    "L1": "Impossible steps are multiplied by 0, not left out, so that 0·NaN is NaN; with finite losses it agrees.",
+    "L2": f"In place of KL(p ‖ prior), {_DIRECTION}.",
+    "L4": f"The parts are added as they should be, but {_DIRECTION}.",
+    "L5": f"The objective is another one: {_DIRECTION}.",
+    "B4": "Arguments are not checked; what is raised comes from torch.",
+    "B6": "`torch.bernoulli(lambda_n)` in the forward pass raises if one λ of the batch is NaN: one example ends all.",
+}
 
 
 def observations() -> list[str]:
     """What the table cannot show."""
-    return []
+    return [
+        "`example_rec` and `example_reg` come from batches of one, because the peer returns batch means:"
+        " B5 is judged on halting and on the gradients of `loss`."
+    ]

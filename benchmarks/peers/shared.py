@@ -1,8 +1,10 @@
 """What the adapters have in common: axes, autograd, and the options of the standard that no peer has.
 
-Both peers know batches of one axis, whole batches, and one remainder rule. The judge mixes other batch shapes, `remainder="normalize"`, `lengths`
-and `weights` into checks of requirements that a peer does answer for, so the adapters build those options out of the peer's own function, by
-calling it on parts of the batch. Nothing a peer computes is changed, and what is built here is not judged: H3, H4 and L3 are in `NOT_OFFERED`.
+Both peers know batches of one axis, means over whole batches, and one remainder rule. The judge mixes other
+batch shapes, `remainder="normalize"`, `lengths` and `weights` into checks of requirements that a peer does
+answer for, so the adapters build those options out of the peer's own function, by calling it on parts of the
+batch. Nothing a peer computes is changed, and what is built here is not judged: H3, H4 and L3 are in
+`NOT_OFFERED`.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,18 @@ import torch
 from ponder_ref.interface import FUNCTIONS, PonderLoss
 from ponder_torch.arrays import from_numpy, to_numpy
 
-__all__ = ["BUILT_HERE", "assemble", "flat", "from_numpy", "log_of", "not_offered", "one_by_one", "probabilities", "to_numpy", "truncated"]
+__all__ = [
+    "BUILT_HERE",
+    "assemble",
+    "flat",
+    "from_numpy",
+    "log_of",
+    "not_offered",
+    "one_by_one",
+    "probabilities",
+    "to_numpy",
+    "truncated",
+]
 __all__ += ["value_and_grad", "weighted_mean"]
 
 BUILT_HERE = ("H3", "H4", "L3")
@@ -36,7 +49,7 @@ def flat(x: torch.Tensor) -> torch.Tensor:
 
 
 def log_of(p: torch.Tensor) -> torch.Tensor:
-    """log p that remembers its p, so that no gradient of a loss passes through a logarithm that the peer does not take."""
+    """log p that remembers its p: no gradient of a loss then passes through a logarithm that the peer does not take."""
     log_p = p.log()
     log_p.peer_p = p  # pyright: ignore[reportAttributeAccessIssue]
     return log_p
@@ -49,7 +62,10 @@ def probabilities(log_p: torch.Tensor) -> torch.Tensor:
 
 
 def truncated(peer: Callable, x: torch.Tensor, remainder: str, lengths: torch.Tensor | None) -> torch.Tensor:
-    """p `[N, ...batch]` by the peer's function of `[N, B]` and the remainder rule; examples of length Nᵢ are run with Nᵢ steps, zeros behind."""
+    """p `[N, ...batch]` by the peer's function of `[N, B]` and the remainder rule.
+
+    Examples of length Nᵢ are run with Nᵢ steps and have zeros behind.
+    """
     if remainder not in ("last", "normalize"):
         raise ValueError(f"remainder must be 'last' or 'normalize', got {remainder!r}")
     columns = flat(x)
@@ -76,10 +92,13 @@ def weighted_mean(values: torch.Tensor, weights: torch.Tensor | None = None) -> 
     return (weights * torch.where(weights == 0, 0.0, values)).sum() / weights.sum()
 
 
-def assemble(whole: Callable, example_rec: torch.Tensor, example_reg: torch.Tensor, weights: torch.Tensor | None, beta) -> PonderLoss:
-    """The parts of L4: whole() gives the peer's (loss, rec, reg) of the batch; with weights they are means of the examples, built here."""
+def assemble(
+    whole: Callable, example_rec: torch.Tensor, example_reg: torch.Tensor, weights: torch.Tensor | None, beta
+) -> PonderLoss:
+    """The parts of L4: whole() gives the peer's (loss, rec, reg) of the batch; with weights they are built here."""
     if weights is None:
-        return PonderLoss(*whole(), example_rec, example_reg)
+        loss, loss_rec, loss_reg = whole()
+        return PonderLoss(loss, loss_rec, loss_reg, example_rec, example_reg)
     rec, reg = (torch.where(weights == 0, 0.0, x) for x in (example_rec, example_reg))
     loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
     return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, rec, reg)

@@ -15,12 +15,25 @@ def parser() -> argparse.ArgumentParser:
         epilog="Exit code 0: the backend conforms. 1: it does not. 2: the judge could not be run.",
     )
     what = p.add_mutually_exclusive_group(required=True)
-    what.add_argument("--backend", metavar="NAME", help="a dotted module, module:attribute, or an entry point of group pondernet.backends")
+    what.add_argument(
+        "--backend",
+        metavar="NAME",
+        help="a dotted module, module:attribute, or an entry point of group pondernet.backends",
+    )
     what.add_argument("--new", metavar="FILE.py", help="write the commented skeleton of a new backend and stop")
-    p.add_argument("--level", choices=("core", "full"), default="core", help="full adds compiled code and more examples (default: core)")
+    p.add_argument(
+        "--level",
+        choices=("core", "full"),
+        default="core",
+        help="full adds compiled code and more examples (default: core)",
+    )
     p.add_argument("--examples", type=int, metavar="N", help="Hypothesis examples for each law (default: 25, full: 60)")
     p.add_argument("--seed", type=int, default=0, help="seed of everything drawn (default: 0)")
-    p.add_argument("--dtypes", metavar="LIST", help="judge these dtypes only, separated by commas (default: all the backend offers)")
+    p.add_argument(
+        "--dtypes",
+        metavar="LIST",
+        help="judge these dtypes only, separated by commas (default: all the backend offers)",
+    )
     p.add_argument("--report", type=Path, metavar="FILE.json", help="also write the verdicts as JSON")
     return p
 
@@ -31,7 +44,9 @@ def run(options: argparse.Namespace) -> int:
 
     if options.new:
         write_skeleton(Path(options.new))
-        print(f"wrote {options.new}; judge it with: python -m ponder_ref.conformance --backend {Path(options.new).stem}")
+        print(
+            f"wrote {options.new}; judge it with: python -m ponder_ref.conformance --backend {Path(options.new).stem}"
+        )
         return 0
     if options.examples is not None and options.examples < 1:
         raise CannotRun(f"--examples must be at least 1, got {options.examples}")
@@ -68,10 +83,14 @@ def run(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
-        from ponder_ref.conformance.loading import CannotRun
         import hypothesis  # noqa: F401
+
+        from ponder_ref.conformance.loading import CannotRun
     except ModuleNotFoundError as error:
-        print(f"the judge needs {error.name!r}, which is not installed: pip install -e '.[test]' in a clone of pondernet installs it", file=sys.stderr)
+        print(
+            f"the judge needs {error.name!r}, which is not installed: pip install -e '.[test]' in a clone installs it",
+            file=sys.stderr,
+        )
         return 2
     try:
         return run(options)

@@ -1,4 +1,4 @@
-"""Arguments for every function of the interface, drawn by Hypothesis (small, shrinking) or by a seeded generator (many at once).
+"""Where arguments come from: Hypothesis (small, shrinking) or a seeded generator (many at once).
 
 Each maker is written once against a `Source`; a source says how numbers are drawn, a maker what the arguments mean.
 """

@@ -26,7 +26,7 @@ def saturated_logits(trial: Trial) -> None:
 @check("H10", "saturation", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", dtypes=ALL_DTYPES)
 def gradients_at_saturation(trial: Trial) -> None:
     """A halting unit that is certain has the gradient it should have, and no NaN."""
-    columns = np.array(list(itertools.product((1e4, -1e4, 17.0, 0.0), repeat=2)) + [(89.0, -89.0), (-40.0, 40.0)]).T
+    columns = np.array([*itertools.product((1e4, -1e4, 17.0, 0.0), repeat=2), (89.0, -89.0), (-40.0, 40.0)]).T
     z = np.concatenate([columns, np.full((1, columns.shape[1]), 0.5)])
     losses = np.linspace(-1.0, 2.0, z.size).reshape(z.shape)
     prior = np.log(np.array([0.5, 0.25, 0.25]))

@@ -23,7 +23,9 @@ def compare_gradients(trial: Trial, requirement: str, name: str, arrays: dict, a
         )
         silent = np.where(noise == 0, grad, 0)
         if not (silent == 0).all():
-            raise Violation(requirement, f"{what}: {silent[silent != 0][0]} where nothing contributes, should be exactly 0")
+            raise Violation(
+                requirement, f"{what}: {silent[silent != 0][0]} where nothing contributes, should be exactly 0"
+            )
 
 
 def ponder_arguments(source, *, weights: bool = True) -> tuple[dict, dict]:
@@ -136,10 +138,14 @@ def the_slope_by_beta_is_the_kl(trial: Trial) -> None:
         return backend.ponder_loss(*given, log_prior, beta=beta).loss
 
     _, (by_beta, by_prior) = trial.subject.gradients(fn, [np.asarray(0.5), prior], trial.dtype)
-    parts = trial.subject.call("ponder_loss", {"log_p": log_p, "step_losses": losses, "log_prior": prior}, {"beta": 0.5}, trial.dtype)
+    parts = trial.subject.call(
+        "ponder_loss", {"log_p": log_p, "step_losses": losses, "log_prior": prior}, {"beta": 0.5}, trial.dtype
+    )
     common = {"kind": "gradient", "dtype": trial.dtype, "arguments": {"log_p": log_p, "log_prior": prior}}
     assert_close("L4", "∂loss/∂β", by_beta, parts["loss_reg"], **common)
-    assert_close("L2", "the gradient into the prior", by_prior, np.zeros(2), **{**common, "kind": "exact", "dtype": "float64"})
+    assert_close(
+        "L2", "the gradient into the prior", by_prior, np.zeros(2), **{**common, "kind": "exact", "dtype": "float64"}
+    )
 
 
 @check("B8", "low precision", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", dtypes=LOW_PRECISION)

@@ -28,7 +28,8 @@ def _by_example(function: str, result: dict[str, np.ndarray]) -> dict[str, np.nd
         return {field: result[field] for field in PER_EXAMPLE}
     steps_first = function in STEPS_FIRST_RESULTS
     return {
-        field: np.moveaxis(value, 1, 0) if steps_first or field == "weights" else value for field, value in result.items()
+        field: np.moveaxis(value, 1, 0) if steps_first or field == "weights" else value
+        for field, value in result.items()
     }
 
 
@@ -73,7 +74,9 @@ def _register_nan(function: str) -> None:
             got = _by_example(function, trial.subject.call(function, hurt, arguments, trial.dtype))
             for field, value in got.items():
                 if not np.array_equal(value[others], clean[field][others], equal_nan=True):
-                    raise Violation("B6", f"{function}.{field}: {bad} in example 1 changed another example; inputs: {hurt}")
+                    raise Violation(
+                        "B6", f"{function}.{field}: {bad} in example 1 changed another example; inputs: {hurt}"
+                    )
 
 
 for _function in (*MAPPED, "ponder_loss"):
@@ -104,7 +107,11 @@ def gradients_have_no_batch_mates(trial: Trial) -> None:
 @check("B6", "independence", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad")
 def a_nan_stays_at_home_in_gradients(trial: Trial) -> None:
     source = trial.seeded(6, (3,))
-    arrays = {"halt_logits": source.logits((6, 3)), "step_losses": source.values((6, 3)), "log_prior": np.full(6, -np.log(6.0))}
+    arrays = {
+        "halt_logits": source.logits((6, 3)),
+        "step_losses": source.values((6, 3)),
+        "log_prior": np.full(6, -np.log(6.0)),
+    }
     arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
     held = trial.subject.array("", arrays["log_prior"], trial.dtype)
     backend = trial.subject.backend
@@ -121,4 +128,6 @@ def a_nan_stays_at_home_in_gradients(trial: Trial) -> None:
             got = trial.subject.gradients(fn, [hurt["halt_logits"], hurt["step_losses"]], trial.dtype)[1]
             for one, other in zip(got, clean, strict=True):
                 if not np.array_equal(one[:, [0, 2]], other[:, [0, 2]]):
-                    raise Violation("B6", f"a NaN in {name} of example 1 changed the gradient of another example ({remainder})")
+                    raise Violation(
+                        "B6", f"a NaN in {name} of example 1 changed the gradient of another example ({remainder})"
+                    )

@@ -52,13 +52,17 @@ def signatures_are_the_reference_s(trial: Trial) -> None:
             if got is None:
                 raise Violation("B2", f"{name} lacks the parameter {parameter!r}")
             if (got.kind, got.default) != (want.kind, want.default):
-                raise Violation("B2", f"{name}: parameter {got} of kind {got.kind.name}, should be {want} {want.kind.name}")
+                raise Violation(
+                    "B2", f"{name}: parameter {got} of kind {got.kind.name}, should be {want} {want.kind.name}"
+                )
         plain = [p for p in have if have[p].kind is not inspect.Parameter.KEYWORD_ONLY]
         if plain != [p for p in should if should[p].kind is not inspect.Parameter.KEYWORD_ONLY]:
             raise Violation("B2", f"{name}: positional parameters {plain}, should be in the order of {list(should)}")
         for extra in set(have) - set(should):
             if have[extra].default is inspect.Parameter.empty:
-                raise Violation("B2", f"{name} has a parameter {extra!r} without a default that the standard does not know")
+                raise Violation(
+                    "B2", f"{name} has a parameter {extra!r} without a default that the standard does not know"
+                )
 
 
 def _bad_calls() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
@@ -76,11 +80,15 @@ def _bad_calls() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
             (function, "lengths", {name: z, "lengths": np.ones(3, np.int64)}, {}),
             (function, "lengths", {name: z, "lengths": np.ones(2)}, {}),
         ]
-    calls += [("halting_lengths", "epsilon", {"halt_logits": z}, {"epsilon": e}) for e in (0.0, 1.0, -0.1, float("nan"))]
+    calls += [
+        ("halting_lengths", "epsilon", {"halt_logits": z}, {"epsilon": e}) for e in (0.0, 1.0, -0.1, float("nan"))
+    ]
     calls += [
         ("halting_lengths", "min_steps", {"halt_logits": z}, {"epsilon": 0.05, "min_steps": n}) for n in (0, 4, 1.5)
     ]
-    calls += [("geometric_log_prior", "lambda_p", {}, {"lambda_p": v, "max_steps": 3}) for v in (0.0, 1.5, -1.0, float("nan"))]
+    calls += [
+        ("geometric_log_prior", "lambda_p", {}, {"lambda_p": v, "max_steps": 3}) for v in (0.0, 1.5, -1.0, float("nan"))
+    ]
     calls += [("geometric_log_prior", "max_steps", {}, {"lambda_p": 0.5, "max_steps": n}) for n in (0, -2, 2.5)]
     calls += [
         ("geometric_log_prior", "remainder", {}, {"lambda_p": 0.5, "max_steps": 3, "remainder": "none"}),
@@ -95,7 +103,12 @@ def _bad_calls() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
         ("weighted_mean", "weights", {"values": np.zeros(2), "weights": np.ones(3)}, {}),
         ("weighted_mean", "values", {"values": np.zeros((0,))}, {}),
         ("ponder_loss", "step_losses", {"log_p": z, "step_losses": wrong, "log_prior": prior}, {"beta": 0.1}),
-        ("ponder_loss", "weights", {"log_p": z, "step_losses": z, "log_prior": prior, "weights": np.ones(3)}, {"beta": 0.1}),
+        (
+            "ponder_loss",
+            "weights",
+            {"log_p": z, "step_losses": z, "log_prior": prior, "weights": np.ones(3)},
+            {"beta": 0.1},
+        ),
         ("sample_steps", "uniforms", {"lambdas": z, "uniforms": wrong}, {}),
         ("draw_steps", "example_ids", {"lambdas": z, "example_ids": np.zeros(3, np.int64)}, {"seed": 0}),
         ("draw_steps", "example_ids", {"lambdas": z, "example_ids": np.zeros(2)}, {"seed": 0}),
@@ -106,7 +119,12 @@ def _bad_calls() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
         ("adam_update", "grad", {"param": z, "grad": wrong, "m": z, "v": z}, {"step": 1, "learning_rate": 0.1}),
         ("adam_update", "step", {"param": z, "grad": z, "m": z, "v": z}, {"step": 0, "learning_rate": 0.1}),
         ("orthogonalize", "matrix", {"matrix": np.zeros(3)}, {}),
-        ("muon_update", "param", {"param": np.zeros(3), "grad": np.zeros(3), "m": np.zeros(3)}, {"step": 1, "learning_rate": 0.1}),
+        (
+            "muon_update",
+            "param",
+            {"param": np.zeros(3), "grad": np.zeros(3), "m": np.zeros(3)},
+            {"step": 1, "learning_rate": 0.1},
+        ),
         ("clip_by_global_norm", "max_norm", {"grads.w": z}, {"max_norm": 0.0}),
         ("schedule", "update", {}, {"update": 0, "learning_rate": 0.1, "total": 5}),
         ("schedule", "decay", {}, {"update": 1, "learning_rate": 0.1, "total": 5, "decay": "sudden"}),
@@ -115,7 +133,14 @@ def _bad_calls() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
         calls.append(("ponder_loss", "beta", {"log_p": z, "step_losses": z, "log_prior": prior}, {"beta": beta}))
     calls += [("quantile_steps", "q", {"log_p": z}, {"q": q}) for q in (0.0, 1.1, float("nan"))]
     calls += [("act_halting", "epsilon", {"lambdas": z}, {"epsilon": e}) for e in (0.0, 1.0)]
-    for name, bad in (("seed", -1), ("seed", 2**64), ("max_steps", 0), ("max_steps", 2**16), ("draw", 4096), ("domain", 16)):
+    for name, bad in (
+        ("seed", -1),
+        ("seed", 2**64),
+        ("max_steps", 0),
+        ("max_steps", 2**16),
+        ("draw", 4096),
+        ("domain", 16),
+    ):
         calls.append(("halting_uniforms", name, {"example_ids": ids}, {"seed": 0, "max_steps": 2, name: bad}))
     return calls
 
@@ -131,9 +156,13 @@ def bad_arguments_are_named(trial: Trial) -> None:
             trial.subject.call(function, arrays, arguments, trial.dtype)
         except ValueError as error:
             if argument not in str(error):
-                raise Violation("B4", f"{function}({given}): the message {str(error)!r} does not name {argument!r}") from None
+                raise Violation(
+                    "B4", f"{function}({given}): the message {str(error)!r} does not name {argument!r}"
+                ) from None
         except Exception as error:
-            raise Violation("B4", f"{function}({given}) raised {type(error).__name__}, should be a ValueError") from None
+            raise Violation(
+                "B4", f"{function}({given}) raised {type(error).__name__}, should be a ValueError"
+            ) from None
         else:
             raise Violation("B4", f"{function}({given}) raised nothing, should be a ValueError that names {argument!r}")
 
@@ -157,7 +186,9 @@ def results_have_the_shapes_and_dtypes_of_their_arguments(trial: Trial) -> None:
         given = trial.subject.array("", log_p, "float32"), trial.subject.array("", losses, trial.dtype)
         mixed = trial.subject.numpy("expected_loss", trial.subject.backend.expected_loss(*given))
         check_dtypes("expected_loss", {"result": mixed}, "float32")
-        assert_close("B3", "mixed dtypes", mixed, np.asarray(1.75), kind="loss", dtype="float32", terms=np.asarray(1.75))
+        assert_close(
+            "B3", "mixed dtypes", mixed, np.asarray(1.75), kind="loss", dtype="float32", terms=np.asarray(1.75)
+        )
 
 
 @check("B7", "signatures")

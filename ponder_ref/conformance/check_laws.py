@@ -125,7 +125,9 @@ def last_does_not_use_the_last_logit(trial: Trial) -> None:
         for other in (np.nan, np.inf, -1e4, 3.0):
             moved = np.concatenate([z[:-1], np.full_like(z[:1], other)])
             after = _log_p(trial, {"halt_logits": moved}, {})
-            assert_close("H2", "log p with another z_N", after, before, kind="exact", dtype="float64", arguments={"z": moved})
+            assert_close(
+                "H2", "log p with another z_N", after, before, kind="exact", dtype="float64", arguments={"z": moved}
+            )
 
     trial.for_all(body, share=0.5)
 
@@ -206,7 +208,9 @@ def padding_has_no_influence(trial: Trial) -> None:
         padded = {"values": np.append(values, [np.nan, np.inf]), "weights": np.array([2.0, 2, 2, 2, 0, 0])}
         with_padding = trial.subject.call("weighted_mean", padded, {}, trial.dtype)["result"]
         size = np.abs(values).mean()
-        assert_close("L3", "a padded mean", with_padding, alone, kind="loss", dtype=trial.dtype, terms=size, arguments=padded)
+        assert_close(
+            "L3", "a padded mean", with_padding, alone, kind="loss", dtype=trial.dtype, terms=size, arguments=padded
+        )
 
     trial.for_all(body, share=0.5)
 
@@ -306,7 +310,9 @@ def _register_threshold(function: str, requirement: str) -> None:
     @check(requirement, "laws", function, name=f"{function} decides near its threshold")
     def near(trial: Trial) -> None:
         for side in (-1, 1):
-            run_and_compare(trial.subject, requirement, function, *_near_threshold(function, trial.dtype, side), trial.dtype)
+            run_and_compare(
+                trial.subject, requirement, function, *_near_threshold(function, trial.dtype, side), trial.dtype
+            )
 
 
 for _function in ("halting_lengths", "quantile_steps", "act_halting"):

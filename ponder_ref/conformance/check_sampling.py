@@ -28,7 +28,10 @@ def assert_law(what: str, counts: np.ndarray, probabilities: np.ndarray) -> None
     limit = chi_square_limit(max(1, int(possible.sum()) - 1))
     if statistic > limit:
         share = np.round(counts / counts.sum(), 4).tolist()
-        raise Violation("S5", f"{what}: χ² {statistic:.1f} > {limit:.1f}; drawn {share}, should be {probabilities.round(4).tolist()}")
+        raise Violation(
+            "S5",
+            f"{what}: χ² {statistic:.1f} > {limit:.1f}; drawn {share}, should be {probabilities.round(4).tolist()}",
+        )
 
 
 def draw(trial: Trial, lambdas: np.ndarray, ids: np.ndarray, seed: int, **keywords) -> np.ndarray:
@@ -59,7 +62,10 @@ def drawn_steps_follow_the_halting_distribution(trial: Trial) -> None:
     lambdas = LAMBDAS[1]
     p = np.exp(ponder_ref.log_halting_from_lambdas(lambdas))
     ids = np.arange(500)
-    for what, runs in (("draws", [{"seed": 5, "draw": d} for d in range(20)]), ("seeds", [{"seed": s} for s in range(20)])):
+    for what, runs in (
+        ("draws", [{"seed": 5, "draw": d} for d in range(20)]),
+        ("seeds", [{"seed": s} for s in range(20)]),
+    ):
         steps = np.concatenate([draw(trial, lambdas, ids, **run) for run in runs])
         assert_law(f"draw_steps over {what}", np.bincount(steps, minlength=len(p) + 1)[1:], p)
 

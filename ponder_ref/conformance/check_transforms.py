@@ -103,8 +103,9 @@ def everything_in_one_graph(trial: Trial) -> None:
         return loss, grad, adam.param, muon.param, steps, quantile, cost
 
     names = ("loss", "grad", "adam", "muon", "steps", "quantile", "cost")
-    eager = everything(*floats, example_ids)
-    fast = backend.compiled(everything, optimize=True)(*floats, example_ids)
+    given = (*floats, example_ids)
+    eager = everything(*given)
+    fast = backend.compiled(everything, optimize=True)(*given)
     kinds = ("loss", "gradient", "optim", "optim", "exact", "exact", "act")
     for name, kind, one, other in zip(names, kinds, eager, fast, strict=True):
         want, got = (trial.subject.numpy("compiled", x) for x in (one, other))
@@ -125,7 +126,9 @@ def _register_vmapped(function: str) -> None:
         def via(fn, given):
             arrays, static = _split(given)
             axes = tuple(batch_axis(function, name, len(array.shape)) for name, array in arrays.items())
-            mapped = trial.subject.backend.vmapped(lambda *xs: _plain(fn(**dict(zip(arrays, xs, strict=True)), **static)), axes)
+            mapped = trial.subject.backend.vmapped(
+                lambda *xs: _plain(fn(**dict(zip(arrays, xs, strict=True)), **static)), axes
+            )
             return mapped(*arrays.values())
 
         arrays, arguments = MAKERS[function](trial.seeded(6, (3,)))
@@ -135,11 +138,24 @@ def _register_vmapped(function: str) -> None:
         want = expected(function, arrays, arguments)
         for (field, value), got in zip(want.items(), mapped, strict=True):
             got = trial.subject.numpy("vmapped", got)
-            if value.ndim > got.ndim or field == "weights" or function in ("log_halting", "log_halting_from_lambdas", "halting_uniforms"):
+            if (
+                value.ndim > got.ndim
+                or field == "weights"
+                or function in ("log_halting", "log_halting_from_lambdas", "halting_uniforms")
+            ):
                 got = np.moveaxis(got, 0, 1)  # results have the mapped axis first, the step axis comes after it
             size = np.full(value.shape, np.abs(value[np.isfinite(value)]).max(initial=1.0))
             kind = "exact" if value.dtype.kind in "iu" else "loss"
-            assert_close("B10", f"vmapped {function}.{field}", got, value, kind=kind, dtype=trial.dtype, terms=size, arguments=arrays)
+            assert_close(
+                "B10",
+                f"vmapped {function}.{field}",
+                got,
+                value,
+                kind=kind,
+                dtype=trial.dtype,
+                terms=size,
+                arguments=arrays,
+            )
 
 
 def _plain(result: Any) -> tuple:

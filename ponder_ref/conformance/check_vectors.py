@@ -30,7 +30,9 @@ def run_gradient_case(trial: Trial, function: str, case: dict) -> None:
     requirement = case["spec"][-1]
     common = {"dtype": trial.dtype, "arguments": {**case["arrays"], **case["arguments"]}}
     what = f"{case['id']}[{trial.dtype}]"
-    assert_close(requirement, f"{what} value", value, case["expected"]["value"], kind="loss", terms=objective.size, **common)
+    assert_close(
+        requirement, f"{what} value", value, case["expected"]["value"], kind="loss", terms=objective.size, **common
+    )
     for name, grad, noise in zip(objective.wrt, grads, objective.magnitudes, strict=True):
         if name in case["expected"]:
             want = case["expected"][name]
@@ -41,7 +43,9 @@ def run_gradient_case(trial: Trial, function: str, case: dict) -> None:
 def _exact_zeros(requirement: str, what: str, name: str, grad: np.ndarray, want: np.ndarray, noise: np.ndarray) -> None:
     """Where nothing at all contributes, the gradient is 0 exactly, not nearly."""
     silent = (want == 0) & (noise == 0)
-    assert_close(requirement, f"{what} gradient by {name}", np.where(silent, grad, 0), want * 0, kind="exact", dtype="float64")
+    assert_close(
+        requirement, f"{what} gradient by {name}", np.where(silent, grad, 0), want * 0, kind="exact", dtype="float64"
+    )
 
 
 def _register(requirement: str, function: str, cases: list[dict]) -> None:

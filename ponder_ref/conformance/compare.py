@@ -98,11 +98,13 @@ def assert_close(
     batch: tuple[int, ...] = (),
     skip: np.ndarray | None = None,
 ) -> None:
-    """Raises a Violation unless got equals want to the tolerance of `kind` and `dtype`; NaN and inf must be where they should."""
+    """Raises a Violation unless got equals want to the tolerance of `kind` and `dtype`, NaN and inf included."""
     want = np.asarray(want, np.float64)
     exact = np.asarray(got)
     if exact.shape != want.shape:
-        raise Violation("B3", f"{what}: shape {exact.shape}, should be {want.shape}; inputs: {describe(arguments or {})}")
+        raise Violation(
+            "B3", f"{what}: shape {exact.shape}, should be {want.shape}; inputs: {describe(arguments or {})}"
+        )
     got = exact.astype(np.float64)
     limit = bound(tolerance(kind, dtype), want, terms)
     with np.errstate(invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Finds the backend a name stands for: an entry point of group `pondernet.backends`, a dotted module, or `module:attribute`."""
+"""Finds the backend a name stands for: an entry point of `pondernet.backends`, a module, or `module:attribute`."""
 
 import importlib
 from importlib.metadata import entry_points
@@ -27,7 +27,9 @@ def load(name: str) -> Any:
             raise CannotRun(f"backend {name!r} needs {missing!r}, which is not installed: {hint}") from None
         if error.name and module_name.split(".")[0] == missing:
             names = ", ".join(sorted(known)) or "none installed"
-            raise CannotRun(f"no backend {name!r}: no such module, and the entry points of {GROUP} are: {names}") from None
+            raise CannotRun(
+                f"no backend {name!r}: no such module, and the entry points of {GROUP} are: {names}"
+            ) from None
         raise CannotRun(f"backend {name!r} needs {error.name!r}, which is not installed") from None
     except Exception as error:
         sentence = " ".join(str(error).split())

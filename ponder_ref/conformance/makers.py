@@ -170,7 +170,11 @@ def _optimiser(source, shape, moments: tuple[str, ...]) -> Made:
 def adam_update(source) -> Made:
     arrays, arguments = _optimiser(source, source.choose((), (3,), (2, 3)), ("m", "v"))
     if source.choose(True, False):
-        arguments |= {"beta1": source.choose(0.0, 0.8), "beta2": source.choose(0.9, 0.99), "eps": source.choose(1e-8, 0.1)}
+        arguments |= {
+            "beta1": source.choose(0.0, 0.8),
+            "beta2": source.choose(0.9, 0.99),
+            "eps": source.choose(1e-8, 0.1),
+        }
     return arrays, arguments
 
 
@@ -193,7 +197,9 @@ def muon_update(source) -> Made:
 
 
 def clip_by_global_norm(source) -> Made:
-    return {"grads.w": source.values((2, 3)), "grads.b": source.values((3,))}, {"max_norm": source.choose(0.5, 3.0, 1e4)}
+    return {"grads.w": source.values((2, 3)), "grads.b": source.values((3,))}, {
+        "max_norm": source.choose(0.5, 3.0, 1e4)
+    }
 
 
 def schedule(source) -> Made:

@@ -63,7 +63,7 @@ def terms(function: str, arrays: dict, arguments: dict) -> dict[str, np.ndarray]
             reg = _kl_terms(a["log_p"], a["log_prior"])
             loss_rec, loss_reg = _mean(rec, a.get("weights")), _mean(reg, a.get("weights"))
             loss = loss_rec + arguments["beta"] * loss_reg
-            return dict(loss=loss, loss_rec=loss_rec, loss_reg=loss_reg, example_rec=rec, example_reg=reg)
+            return {"loss": loss, "loss_rec": loss_rec, "loss_reg": loss_reg, "example_rec": rec, "example_reg": reg}
         if function == "act_output":
             return {"result": _weighted(a["weights"], a["y_hat"])}
     return {}
@@ -81,8 +81,10 @@ def decision(function: str, arrays: dict, arguments: dict) -> tuple[np.ndarray, 
     return None
 
 
-def undecided(function: str, arrays: dict, arguments: dict, got: np.ndarray, want: np.ndarray, dtype: str) -> np.ndarray:
-    """Where a differing step is excused: at every step where the two disagree the sum lies within `cdf` of its threshold."""
+def undecided(
+    function: str, arrays: dict, arguments: dict, got: np.ndarray, want: np.ndarray, dtype: str
+) -> np.ndarray:
+    """Where a differing step is excused: wherever the two disagree, the sum lies within `cdf` of its threshold."""
     made = decision(function, arrays, arguments)
     if made is None or got.shape != want.shape:
         return np.zeros(want.shape, bool)
@@ -95,7 +97,7 @@ def undecided(function: str, arrays: dict, arguments: dict, got: np.ndarray, wan
 
 
 def check_dtypes(function: str, got: dict[str, np.ndarray], dtype: str) -> None:
-    """B3 and B8: floats in the widest dtype of the arguments, float32 for half precision; integers in any integer dtype."""
+    """B3 and B8: floats in the widest dtype of the arguments, float32 for half precision; integers in any."""
     for field, value in got.items():
         if INTEGER_FIELDS.get(function) == field:
             if value.dtype.kind not in "iu":

@@ -45,7 +45,7 @@ class Trial:
         return Seeded(rng or self.rng(), steps, batch)
 
     def for_all(self, body: Callable, *, share: float = 1.0) -> None:
-        """body(source) for many sources drawn by Hypothesis; a failure is shrunk to the shortest input that still fails."""
+        """body(source) for many sources drawn by Hypothesis; a failure is shrunk to the shortest that still fails."""
         phases = (Phase.generate, Phase.shrink) if self.shrink else (Phase.generate,)
         options = hypothesis.settings(
             max_examples=max(1, round(self.examples * share)),
@@ -53,7 +53,7 @@ class Trial:
             database=None,
             derandomize=False,
             phases=phases,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
             verbosity=Verbosity.quiet,
             report_multiple_bugs=False,
         )
@@ -130,6 +130,8 @@ def run_check(item: Check, trial: Trial, verdicts: dict[str, Verdict]) -> None:
         named = violation.requirement if violation.requirement in verdicts else item.requirement
         verdicts[named].failed(violation.sentence)
     except Exception as error:
-        verdicts[item.requirement].failed(f"{item.name}[{trial.dtype}] raised {type(error).__name__}: {first_line(error)}")
+        verdicts[item.requirement].failed(
+            f"{item.name}[{trial.dtype}] raised {type(error).__name__}: {first_line(error)}"
+        )
     else:
         verdicts[item.requirement].passed()

@@ -25,7 +25,9 @@ def merge(one: dict[str, Verdict], other: dict[str, Verdict]) -> dict[str, Verdi
 
 
 def counts(verdicts: dict[str, Verdict]) -> dict[str, int]:
-    return {status: sum(v.status == status for v in verdicts.values()) for status in ("passed", "failed", "not offered")}
+    return {
+        status: sum(v.status == status for v in verdicts.values()) for status in ("passed", "failed", "not offered")
+    }
 
 
 def table(verdicts: dict[str, Verdict], label: str, *, width: int = 118) -> str:

@@ -60,7 +60,11 @@ def judge(
     subject = Subject(backend, label or getattr(backend, "NAME", "backend"))
     dtypes = subject.dtypes if dtypes is None else tuple(d for d in subject.dtypes if d in dtypes)
     verdicts = {requirement: Verdict(requirement) for requirement in requirements()}
-    chosen = [item for item in CHECKS if (item.level == "core" or level == "full") and (only is None or item.requirement in only)]
+    chosen = [
+        item
+        for item in CHECKS
+        if (item.level == "core" or level == "full") and (only is None or item.requirement in only)
+    ]
     trial_options = {"examples": examples or EXAMPLES[level], "seed": seed, "shrink": shrink}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
@@ -87,10 +91,29 @@ def judge_in_processes(backend: Any, name: str, options: dict[str, Any], progres
     folder = tempfile.TemporaryDirectory()
     for dtype in apart:
         report = Path(folder.name) / f"{dtype}.json"
-        command = [sys.executable, "-m", "ponder_ref.conformance", "--backend", name, "--dtypes", dtype, "--report", str(report)]
-        command += [part for key in ("level", "examples", "seed") if options[key] is not None for part in (f"--{key}", str(options[key]))]
+        command = [
+            sys.executable,
+            "-m",
+            "ponder_ref.conformance",
+            "--backend",
+            name,
+            "--dtypes",
+            dtype,
+            "--report",
+            str(report),
+        ]
+        command += [
+            part
+            for key in ("level", "examples", "seed")
+            if options[key] is not None
+            for part in (f"--{key}", str(options[key]))
+        ]
         child = subprocess.Popen(
-            command, env={**os.environ, **environment[dtype]}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            command,
+            env={**os.environ, **environment[dtype]},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         children.append((dtype, report, child))
     here = tuple(d for d in offered if d not in apart)

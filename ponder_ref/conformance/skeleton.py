@@ -1,4 +1,4 @@
-"""Writes the skeleton of a new backend: every function of the interface with its signature, its line of prose and its spec ids."""
+"""Writes the skeleton of a new backend: every function with its signature, its line of prose and its spec ids."""
 
 import inspect
 from pathlib import Path
@@ -18,12 +18,12 @@ Arrays have the step axis first: [N, ...batch]. Arrays of the backend must know 
 
 import numpy as np
 
-from ponder_ref.interface import ActHalting, AdamState, Clipped, MuonState, PonderLoss  # noqa: F401 (results with parts)
+from ponder_ref.interface import ActHalting, AdamState, Clipped, MuonState, PonderLoss  # noqa: F401
 
 NAME = "{module}"
 DTYPES = ("float64",)  # of "float64", "float32", "bfloat16", "float16"
 
-# What is not offered (yet): functions, or requirement ids of the spec. The judge reports them as such; they do not fail.
+# What is not offered (yet): functions, or requirement ids of the spec. The judge says so; they do not fail.
 NOT_OFFERED = (
 {not_offered}
 )
@@ -51,7 +51,9 @@ def skeleton(module: str) -> str:
     text = HEAD.format(module=module, required=", ".join(interface.REQUIRED), not_offered=not_offered)
     for name, ids in interface.FUNCTIONS.items():
         function = getattr(ponder_ref, name)
-        parameters = [p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(function).parameters.values()]
+        parameters = [
+            p.replace(annotation=inspect.Parameter.empty) for p in inspect.signature(function).parameters.values()
+        ]
         summary = (inspect.getdoc(function) or "").splitlines()[0].rstrip(".")
         text += f'\n\ndef {name}{inspect.Signature(parameters)}:\n    """{summary} (spec {", ".join(ids)})."""\n'
         text += "    raise NotImplementedError\n"

@@ -33,7 +33,7 @@ class Subject:
         self.dtypes = tuple(getattr(backend, "DTYPES", ("float32",)))
 
     def offers(self, name: str) -> bool:
-        """Whether a function, adapter or requirement is offered; a function whose name is listed takes its requirements along."""
+        """Whether a function, an adapter or a requirement is offered."""
         if name in self.not_offered:
             return False
         if name in interface.FUNCTIONS or name in interface.TRANSFORMS:

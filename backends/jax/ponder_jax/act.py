@@ -12,8 +12,8 @@ from ponder_ref.interface import ActHalting
 def act_halting(lambdas: jax.Array, *, epsilon: float = 0.01) -> ActHalting:
     """Steps, weights and remainder of ACT for λ `[N, ...batch]`.
 
-        Nᵢ = first n with Σ_{j≤n} λⱼ ≥ 1 − ε, else N                              (A1)
-        wₙ = λₙ for n < Nᵢ,  w_{Nᵢ} = R = 1 − Σ_{n<Nᵢ} λₙ,  0 beyond              (A2)
+    Nᵢ = first n with Σ_{j≤n} λⱼ ≥ 1 − ε, else N                              (A1)
+    wₙ = λₙ for n < Nᵢ,  w_{Nᵢ} = R = 1 − Σ_{n<Nᵢ} λₙ,  0 beyond              (A2)
     """
     checks.check_steps_first("lambdas", lambdas)
     checks.check_number("epsilon", epsilon, "(0, 1)")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from ponder_ref import checks
 
@@ -22,8 +23,8 @@ def from_numpy(array, dtype: str) -> jax.Array:
 
 def to_numpy(x: jax.Array) -> np.ndarray:
     """A NumPy array with the array's values and dtype; bfloat16, which NumPy lacks, becomes float32."""
-    x = np.asarray(x)
-    return x.astype(np.float32) if x.dtype == jnp.bfloat16 else x
+    array = np.asarray(x)
+    return array.astype(np.float32) if array.dtype == jnp.bfloat16 else array
 
 
 def value_and_grad(fn: Callable, *arrays: jax.Array):
@@ -48,7 +49,7 @@ def _call(fn: Callable, static: tuple, arrays: dict):
 
 
 def jitted(fn: Callable) -> Callable:
-    """fn as one XLA computation for each set of shapes, dtypes and Python arguments; one dispatch instead of one an operation."""
+    """fn as one XLA computation for each set of shapes, dtypes and Python arguments."""
     signature = inspect.signature(fn)
 
     @functools.wraps(fn)
@@ -56,7 +57,7 @@ def jitted(fn: Callable) -> Callable:
         given = signature.bind(*args, **kwargs).arguments
         arrays = {name: value for name, value in given.items() if isinstance(value, (jax.Array, np.ndarray))}
         static = tuple((name, value) for name, value in given.items() if name not in arrays)
-        if any(isinstance(value, jax.core.Tracer) for value in arrays.values()):
+        if any(isinstance(value, Tracer) for value in arrays.values()):
             return fn(*args, **kwargs)  # somebody compiles already
         try:
             return _call(fn, static, arrays)

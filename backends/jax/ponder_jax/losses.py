@@ -72,7 +72,7 @@ def ponder_loss(
     checks.check_scalar("beta", beta, "[0, inf)")
     checks.check_weights(weights, log_p.shape[1:])
     live = jnp.ones(log_p.shape[1:], bool) if weights is None else weights != 0
-    # Selected before and after: before, so that no NaN of a dead row enters a gradient; after, so that its values are 0.
+    # Selected before, so that no NaN of a dead row enters a gradient, and after, so that its values are 0.
     log_p, step_losses = jnp.where(live, log_p, 0.0), jnp.where(live, step_losses, 0.0)
     rec = jnp.where(live, expected_loss(log_p, step_losses), 0.0)
     reg = jnp.where(live, kl_divergence(log_p, log_prior), 0.0)

@@ -1,11 +1,11 @@
-"""Adam, Muon and clipping in the parameter's dtype (spec O1 to O4); the schedule (O5) is the reference's, a host function."""
+"""Adam, Muon and clipping in the parameter's dtype (spec O1 to O4); the schedule (O5) is the reference's."""
 
 import math
 from collections.abc import Mapping
-from numbers import Integral
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ponder_jax.arrays import as_float
 from ponder_ref import checks
@@ -17,7 +17,7 @@ schedule = reference.schedule
 
 def _bias_correction(beta: float, step: int | jax.Array, like: jax.Array):
     """1 − βᵗ, on the host if t is there, else in the parameter's dtype."""
-    if isinstance(step, Integral) or beta == 0:
+    if isinstance(step, int | np.integer) or beta == 0:
         return float(reference.bias_correction(beta, step))
     return -jnp.expm1(step.astype(like.dtype) * math.log(beta))
 

@@ -1,6 +1,6 @@
 """Priors over the number of steps, as arrays of logarithms (spec P1 to P4; paper §2.4).
 
-They are made from Python numbers, so the reference makes them, in float64; here they become JAX arrays, constants to a compiler.
+They are made from Python numbers, so the reference makes them, in float64; here they become JAX arrays.
 """
 
 import jax

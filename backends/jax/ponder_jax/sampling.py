@@ -30,9 +30,7 @@ def threefry2x32(key, counter) -> tuple[jax.Array, jax.Array]:
     return _rounds(*(jnp.asarray(word, jnp.uint32) for word in (*key, *counter)))
 
 
-def halting_uniforms(
-    seed: int, example_ids: jax.Array, *, max_steps: int, draw: int = 0, domain: int = 0
-) -> jax.Array:
+def halting_uniforms(seed: int, example_ids: jax.Array, *, max_steps: int, draw: int = 0, domain: int = 0) -> jax.Array:
     """Uniforms in [0, 1) for each step and example, `[max_steps, ...ids]`, float32 (S2).
 
     key = (seed mod 2³², seed div 2³²), counter = (id mod 2³², domain·2²⁸ + draw·2¹⁶ + n), u = (word >> 8)·2⁻²⁴.

@@ -54,9 +54,9 @@ def log_halting(
     checks.check_steps_first("halt_logits", halt_logits)
     checks.check_remainder(remainder)
     (z,) = as_float(halt_logits)
-    n, lengths = step_numbers(z), length_array(lengths, z)
-    z, nan = _set_nan_aside(torch.where(_used(n, lengths, remainder), z, 0.0), 0.0)
-    return _log_halting(logsigmoid(z) + nan, logsigmoid(-z) + nan, n, lengths, remainder)
+    n, cut = step_numbers(z), length_array(lengths, z)
+    z, nan = _set_nan_aside(torch.where(_used(n, cut, remainder), z, 0.0), 0.0)
+    return _log_halting(logsigmoid(z) + nan, logsigmoid(-z) + nan, n, cut, remainder)
 
 
 def log_halting_from_lambdas(
@@ -71,12 +71,12 @@ def log_halting_from_lambdas(
     checks.check_steps_first("lambdas", lambdas)
     checks.check_remainder(remainder)
     (lam,) = as_float(lambdas)
-    n, lengths = step_numbers(lam), length_array(lengths, lam)
-    lam, nan = _set_nan_aside(torch.where(_used(n, lengths, remainder), lam, 0.5), 0.5)
+    n, cut = step_numbers(lam), length_array(lengths, lam)
+    lam, nan = _set_nan_aside(torch.where(_used(n, cut, remainder), lam, 0.5), 0.5)
     zero, one = lam == 0, lam == 1  # their logarithms are constants, so that no 1/0 enters a gradient
     log_halt = torch.where(zero, -math.inf, torch.log(torch.where(zero, 1.0, lam)))
     log_continue = torch.where(one, -math.inf, torch.log1p(-torch.where(one, 0.0, lam)))
-    return _log_halting(log_halt + nan, log_continue + nan, n, lengths, remainder)
+    return _log_halting(log_halt + nan, log_continue + nan, n, cut, remainder)
 
 
 def halting_lengths(halt_logits: torch.Tensor, *, epsilon: float, min_steps: int = 1) -> torch.Tensor:

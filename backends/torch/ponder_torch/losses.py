@@ -67,7 +67,7 @@ def ponder_loss(
     checks.check_scalar("beta", beta, "[0, inf)")
     checks.check_weights(weights, tuple(log_p.shape[1:]))
     live = torch.ones_like(log_p[0], dtype=torch.bool) if weights is None else weights != 0
-    # Selected before and after: before, so that no NaN of a dead row enters a gradient; after, so that its values are 0.
+    # Selected before, so that no NaN of a dead row enters a gradient, and after, so that its values are 0.
     log_p, step_losses = torch.where(live, log_p, 0.0), torch.where(live, step_losses, 0.0)
     rec = torch.where(live, expected_loss(log_p, step_losses), 0.0)
     reg = torch.where(live, kl_divergence(log_p, log_prior), 0.0)

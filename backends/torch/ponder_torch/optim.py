@@ -1,9 +1,9 @@
-"""Adam, Muon and clipping in the parameter's dtype (spec O1 to O4); the schedule (O5) is the reference's, a host function."""
+"""Adam, Muon and clipping in the parameter's dtype (spec O1 to O4); the schedule (O5) is the reference's."""
 
 import math
 from collections.abc import Mapping
-from numbers import Integral
 
+import numpy as np
 import torch
 
 from ponder_ref import checks
@@ -16,7 +16,7 @@ schedule = reference.schedule
 
 def _bias_correction(beta: float, step: int | torch.Tensor, like: torch.Tensor):
     """1 − βᵗ, on the host if t is there, else in the parameter's dtype."""
-    if isinstance(step, Integral) or beta == 0:
+    if isinstance(step, int | np.integer) or beta == 0:
         return float(reference.bias_correction(beta, step))
     return -torch.expm1(step.to(like.dtype) * math.log(beta))
 
@@ -75,6 +75,6 @@ def clip_by_global_norm(grads: Mapping[str, torch.Tensor], *, max_norm: float) -
     """All gradients of a mapping scaled by max_norm/norm where the norm of all is larger (O4)."""
     reference.check_grads(grads, max_norm)
     names, arrays = list(grads), as_float(*grads.values())
-    norm = torch.sqrt(sum((grad * grad).sum() for grad in arrays))
+    norm = torch.stack([(grad * grad).sum() for grad in arrays]).sum().sqrt()
     scale = torch.where(norm > max_norm, max_norm / norm, 1.0)
     return Clipped({name: grad * scale for name, grad in zip(names, arrays, strict=True)}, norm)

@@ -23,8 +23,8 @@ def _rounds(k0, k1, x0, x1) -> tuple[torch.Tensor, torch.Tensor]:
     return x0, x1
 
 
-# Inductor writes out every use of an intermediate, and each round uses both words twice: 2^20 terms, minutes or hours to compile.
-# So a compiler sees the rounds as one operation.
+# Inductor writes out every use of an intermediate, and each round uses both words twice: 2^20 terms, minutes or hours
+# to compile. So a compiler sees the rounds as one operation.
 @torch.library.custom_op("pondernet::threefry2x32", mutates_args=())
 def _opaque_rounds(
     k0: torch.Tensor, k1: torch.Tensor, x0: torch.Tensor, x1: torch.Tensor
@@ -68,9 +68,7 @@ def halting_uniforms(
     return (word >> 8).to(torch.float32) * 2**-24
 
 
-def sample_steps(
-    lambdas: torch.Tensor, uniforms: torch.Tensor, *, lengths: torch.Tensor | None = None
-) -> torch.Tensor:
+def sample_steps(lambdas: torch.Tensor, uniforms: torch.Tensor, *, lengths: torch.Tensor | None = None) -> torch.Tensor:
     """The first n with uₙ < λₙ, forced at Nᵢ; integers `[...batch]` (S3; paper §2.5)."""
     checks.check_steps_first("lambdas", lambdas)
     checks.check_like("uniforms", uniforms, lambdas, "lambdas")

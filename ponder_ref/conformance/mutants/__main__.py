@@ -1,4 +1,4 @@
-"""python -m ponder_ref.conformance.mutants: what the judge says of backends with one defect, and of right but different ones."""
+"""What the judge says of backends with one defect each, and of backends that are right but different."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ EXAMPLES = 25
 
 
 def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
-    """Failed requirements and their first sentence: of the checks of the requirement that names the defect, or of all."""
+    """Failed requirements and their first sentence, by the checks of the one that names the defect, or by all."""
     only = None if whole else {mutant.requirement}
     verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, only=only, shrink=not whole)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
@@ -39,7 +39,8 @@ def main(arguments: list[str] | None = None) -> int:
             failed = rejected_by(mutant)
             caught = mutant.requirement in failed
             wrong += not caught
-            print(f"{'rejected' if caught else 'NOT REJECTED':<13} {mutant.requirement:<4} {mutant.name:<28} {mutant.defect}")
+            verdict = "rejected" if caught else "NOT REJECTED"
+            print(f"{verdict:<13} {mutant.requirement:<4} {mutant.name:<28} {mutant.defect}")
             if mutant.name in names and caught:
                 print(f"              {failed[mutant.requirement]}")
     for mutant in EQUIVALENTS:

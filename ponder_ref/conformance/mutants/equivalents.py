@@ -27,7 +27,7 @@ def probability_space(halt_logits, *, remainder="last", lengths=None):
     lam, stay = np.exp(log_sigmoid(z)), np.exp(log_sigmoid(-z))
     reached = np.concatenate([np.ones_like(z[:1]), np.cumprod(stay, axis=0)[:-1]])
     p = np.concatenate([(lam * reached)[:-1], reached[-1:]])
-    usable = (p.real > 1e-290) & (p.real < 0.999)  # near 1 the logarithm of a rounded product loses digits
+    usable = (np.real(p) > 1e-290) & (np.real(p) < 0.999)  # near 1 the logarithm of a rounded product loses digits
     with np.errstate(all="ignore"):
         return np.where(usable, np.log(np.where(usable, p, 1)), right)
 
@@ -35,7 +35,9 @@ def probability_space(halt_logits, *, remainder="last", lengths=None):
 def probability_space_loss(log_p, step_losses):
     R.expected_loss(log_p, step_losses)
     p = np.exp(as_float(log_p))
-    return sum(np.where(w == 0, 0, w * np.where(w == 0, 0, loss)) for w, loss in zip(p, as_float(step_losses), strict=True))
+    return sum(
+        np.where(w == 0, 0, w * np.where(w == 0, 0, loss)) for w, loss in zip(p, as_float(step_losses), strict=True)
+    )
 
 
 def steps_last(halt_logits, *, remainder="last", lengths=None):
@@ -51,9 +53,9 @@ def steps_last(halt_logits, *, remainder="last", lengths=None):
     log_p = np.where((n == cut[..., None]) & (remainder == "last"), stay, log_sigmoid(z) + stay)
     log_p = np.where(n > cut[..., None], -np.inf, log_p)
     if remainder == "normalize":
-        never = (log_p.real == -np.inf).all(axis=-1, keepdims=True)
+        never = (np.real(log_p) == -np.inf).all(axis=-1, keepdims=True)
         log_p = np.where(never & (n <= cut[..., None]), 0, log_p)
-        top = log_p.real.max(axis=-1, keepdims=True)
+        top = np.real(log_p).max(axis=-1, keepdims=True)
         log_p = log_p - top - np.log(np.exp(log_p - top).sum(axis=-1, keepdims=True))
         log_p = np.where(n > cut[..., None], -np.inf, log_p)
     return np.moveaxis(log_p, -1, 0)
@@ -62,9 +64,9 @@ def steps_last(halt_logits, *, remainder="last", lengths=None):
 def kl_by_entropy(log_p, log_prior):
     """Cross-entropy minus entropy."""
     R.kl_divergence(log_p, log_prior)
-    log_p, prior = as_float(log_p), as_float(log_prior).real
+    log_p, prior = as_float(log_p), np.real(as_float(log_prior))
     prior = np.broadcast_to(prior.reshape(*prior.shape, *[1] * (log_p.ndim - prior.ndim)), log_p.shape)
-    gone = log_p.real == -np.inf
+    gone = np.real(log_p) == -np.inf
     p = np.exp(log_p)
     entropy = -(p * np.where(gone, 0, log_p)).sum(axis=0)
     finite = np.isfinite(prior) | gone

@@ -70,7 +70,9 @@ def survival_inclusive(halt_logits, *, remainder="last", lengths=None):
 
 def logits_clamped(halt_logits, *, remainder="last", lengths=None):
     z = as_float(halt_logits)
-    return R.log_halting(np.where(np.abs(z.real) > 30, np.sign(z.real) * 30, z), remainder=remainder, lengths=lengths)
+    return R.log_halting(
+        np.where(np.abs(np.real(z)) > 30, np.sign(np.real(z)) * 30, z), remainder=remainder, lengths=lengths
+    )
 
 
 def epsilon_in_the_log(halt_logits, *, remainder="last", lengths=None):
@@ -131,7 +133,9 @@ def tail_dropped(lambda_p, max_steps, *, remainder="normalize", dtype="float32")
 
 
 def prior_in_probabilities(lambda_p, max_steps, *, remainder="normalize", dtype="float32"):
-    return np.log(np.exp(R.geometric_log_prior(lambda_p, max_steps, remainder=remainder, dtype="float64")) + 1e-20).astype(dtype)
+    return np.log(
+        np.exp(R.geometric_log_prior(lambda_p, max_steps, remainder=remainder, dtype="float64")) + 1e-20
+    ).astype(dtype)
 
 
 def uniform_off(max_steps, *, dtype="float32"):
@@ -145,8 +149,15 @@ def poisson_not_shifted(rate, max_steps, *, remainder="normalize", dtype="float3
 
 MUTANTS = (
     Mutant("remainder-squared", "p_N is the survival multiplied in twice", "H2", {"log_halting": remainder_squared}),
-    Mutant("remainder-dropped", "neither remainder nor normalisation: Σp < 1", "H2", {"log_halting": remainder_dropped}),
-    Mutant("sum-unguarded", "division by Σp in probability space: 0/0 where no step halts", "H3", {"log_halting": sum_unguarded}),
+    Mutant(
+        "remainder-dropped", "neither remainder nor normalisation: Σp < 1", "H2", {"log_halting": remainder_dropped}
+    ),
+    Mutant(
+        "sum-unguarded",
+        "division by Σp in probability space: 0/0 where no step halts",
+        "H3",
+        {"log_halting": sum_unguarded},
+    ),
     Mutant(
         "half-precision-products",
         "probability-space products in half precision",
@@ -154,20 +165,34 @@ MUTANTS = (
         {"log_halting": half_precision_products},
         ("float32", "float16"),
     ),
-    Mutant("longest-grid", "cut examples renormalised on the batch's longest grid", "H4", {"log_halting": longest_grid}),
+    Mutant(
+        "longest-grid", "cut examples renormalised on the batch's longest grid", "H4", {"log_halting": longest_grid}
+    ),
     Mutant("last-logit-used", "p_N depends on λ_N", "H2", {"log_halting": last_logit_used}),
     Mutant("survival-inclusive", "the survival at n includes step n itself", "H1", {"log_halting": survival_inclusive}),
     Mutant("logits-clamped", "logits clamped to ±30", "H10", {"log_halting": logits_clamped}),
     Mutant("epsilon-in-the-log", "log(p + 1e-8)", "H1", {"log_halting": epsilon_in_the_log}),
     Mutant("halting-detached", "no gradient flows through p", "H9", {"log_halting": detached}),
-    Mutant("cut-by-multiplication", "logits beyond Nᵢ multiplied by 0, not left out", "H4", {"log_halting": cut_by_multiplication}),
+    Mutant(
+        "cut-by-multiplication",
+        "logits beyond Nᵢ multiplied by 0, not left out",
+        "H4",
+        {"log_halting": cut_by_multiplication},
+    ),
     Mutant("zero-over-zero", "NaN where every λ is 0", "H5", {"log_halting_from_lambdas": zero_over_zero}),
     Mutant("n-one-short", "N from ε counts the steps with Σp < 1 − ε", "H6", {"halting_lengths": one_short}),
     Mutant("n-not-strict", "N from ε with ≤ instead of <", "H6", {"halting_lengths": not_strict}),
     Mutant("min-steps-ignored", "min_steps has no effect", "H6", {"halting_lengths": min_steps_ignored}),
     Mutant("steps-from-zero", "expected steps counted from 0", "H7", {"expected_steps": from_zero}),
-    Mutant("blend-by-multiplication", "an impossible step's NaN prediction is multiplied by 0", "H8", {"expected_prediction": by_multiplication}),
-    Mutant("prior-not-normalised", "geometric prior without log Z", "P1", {"geometric_log_prior": prior_not_normalised}),
+    Mutant(
+        "blend-by-multiplication",
+        "an impossible step's NaN prediction is multiplied by 0",
+        "H8",
+        {"expected_prediction": by_multiplication},
+    ),
+    Mutant(
+        "prior-not-normalised", "geometric prior without log Z", "P1", {"geometric_log_prior": prior_not_normalised}
+    ),
     Mutant("prior-tail-dropped", "the tail of the prior is lost", "P2", {"geometric_log_prior": tail_dropped}),
     Mutant("prior-epsilon", "log(prior + 1e-20)", "P1", {"geometric_log_prior": prior_in_probabilities}),
     Mutant("uniform-off", "−log(N + 1)", "P3", {"uniform_log_prior": uniform_off}),

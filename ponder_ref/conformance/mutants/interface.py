@@ -11,24 +11,20 @@ from ponder_ref.interface import AdamState, Clipped, MuonState
 from ponder_ref.optim import bias_correction
 
 
-def adam_uncorrected(
-    param, grad, m, v, *, step, learning_rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
-):
+def adam_uncorrected(param, grad, m, v, *, step, learning_rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0):
     right = R.adam_update(param, grad, m, v, step=step, learning_rate=learning_rate, beta1=beta1, beta2=beta2, eps=eps)
-    return AdamState(param - learning_rate * (right.m / (np.sqrt(right.v) + eps) + weight_decay * param), right.m, right.v)
+    return AdamState(
+        param - learning_rate * (right.m / (np.sqrt(right.v) + eps) + weight_decay * param), right.m, right.v
+    )
 
 
-def adam_eps_inside(
-    param, grad, m, v, *, step, learning_rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
-):
+def adam_eps_inside(param, grad, m, v, *, step, learning_rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0):
     right = R.adam_update(param, grad, m, v, step=step, learning_rate=learning_rate, beta1=beta1, beta2=beta2, eps=eps)
     m_hat, v_hat = right.m / bias_correction(beta1, step), right.v / bias_correction(beta2, step)
     return AdamState(param - learning_rate * (m_hat / np.sqrt(v_hat + eps) + weight_decay * param), right.m, right.v)
 
 
-def adam_decay_coupled(
-    param, grad, m, v, *, step, learning_rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0
-):
+def adam_decay_coupled(param, grad, m, v, *, step, learning_rate, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0):
     grad = grad + weight_decay * param if grad.shape == param.shape else grad
     return R.adam_update(param, grad, m, v, step=step, learning_rate=learning_rate, beta1=beta1, beta2=beta2, eps=eps)
 
@@ -58,15 +54,11 @@ def muon_scale_transposed(
     return MuonState(param - factor * (param - right.param) - learning_rate * weight_decay * param, right.m)
 
 
-def muon_plain_momentum(
-    param, grad, m, *, step, learning_rate, beta=0.95, nesterov=True, weight_decay=0.0, ns_steps=5
-):
+def muon_plain_momentum(param, grad, m, *, step, learning_rate, beta=0.95, nesterov=True, weight_decay=0.0, ns_steps=5):
     return _muon(param, grad, m, step, learning_rate, beta, False, weight_decay, ns_steps)
 
 
-def muon_uncorrected(
-    param, grad, m, *, step, learning_rate, beta=0.95, nesterov=True, weight_decay=0.0, ns_steps=5
-):
+def muon_uncorrected(param, grad, m, *, step, learning_rate, beta=0.95, nesterov=True, weight_decay=0.0, ns_steps=5):
     return _muon(param, grad, m, step if step < 1 else 10**6, learning_rate, beta, nesterov, weight_decay, ns_steps)
 
 
@@ -117,7 +109,7 @@ def in_place(log_p, log_prior):
 
 def batch_maximum(halt_logits, *, remainder="last", lengths=None):
     z = as_float(halt_logits)
-    top = np.max(np.where(np.isinf(z.real), 0, z.real)) if z.ndim > 1 else 0.0
+    top = np.max(np.where(np.isinf(np.real(z)), 0, np.real(z))) if z.ndim > 1 else 0.0
     log_p = R.log_halting(halt_logits, remainder=remainder, lengths=lengths)
     return log_p + 0 * top
 
@@ -132,7 +124,12 @@ MUTANTS = (
     Mutant("adam-eps-inside", "eps inside the root", "O1", {"adam_update": adam_eps_inside}),
     Mutant("adam-decay-coupled", "weight decay added to the gradient", "O1", {"adam_update": adam_decay_coupled}),
     Mutant("newton-schulz-textbook", "other coefficients", "O2", {"orthogonalize": newton_schulz_textbook}),
-    Mutant("muon-scale-transposed", "the scale rule by in/out instead of out/in", "O3", {"muon_update": muon_scale_transposed}),
+    Mutant(
+        "muon-scale-transposed",
+        "the scale rule by in/out instead of out/in",
+        "O3",
+        {"muon_update": muon_scale_transposed},
+    ),
     Mutant("muon-plain-momentum", "Nesterov has no effect", "O3", {"muon_update": muon_plain_momentum}),
     Mutant("muon-uncorrected", "Muon without bias correction", "O3", {"muon_update": muon_uncorrected}),
     Mutant("clip-each", "every tensor is clipped by its own norm", "O4", {"clip_by_global_norm": clip_each}),
@@ -142,10 +139,21 @@ MUTANTS = (
     Mutant("renamed-parameter", "a parameter has another name", "B2", {"expected_loss": renamed_parameter}),
     Mutant("other-default", "a default differs", "B2", {"act_halting": other_default}),
     Mutant("extra-axis", "a result has an axis too many", "B3", {"expected_steps": extra_axis}),
-    Mutant("too-wide", "results are not in the dtype of the arguments", "B3", {"to_numpy": lambda x: np.asarray(x).real.astype(np.longdouble)}),
-    Mutant("silent-remainder", "a wrong remainder is taken for the default", "B4", {"log_halting": silent_on_bad_remainder}),
-    Mutant("nameless-error", "the message does not name the argument", "B4", {"quantile_steps": message_without_a_name}),
-    Mutant("batch-mates", "an example's loss leans towards the mean of the batch", "B5", {"expected_loss": batch_dependent}),
+    Mutant(
+        "too-wide",
+        "results are not in the dtype of the arguments",
+        "B3",
+        {"to_numpy": lambda x: np.real(np.asarray(x)).astype(np.longdouble)},
+    ),
+    Mutant(
+        "silent-remainder", "a wrong remainder is taken for the default", "B4", {"log_halting": silent_on_bad_remainder}
+    ),
+    Mutant(
+        "nameless-error", "the message does not name the argument", "B4", {"quantile_steps": message_without_a_name}
+    ),
+    Mutant(
+        "batch-mates", "an example's loss leans towards the mean of the batch", "B5", {"expected_loss": batch_dependent}
+    ),
     Mutant("nan-leaks", "a NaN logit reaches the whole batch", "B6", {"log_halting": batch_maximum}),
     Mutant("in-place", "an argument is changed", "B7", {"kl_divergence": in_place}),
 )

@@ -25,7 +25,7 @@ def loss_by_multiplication(log_p, step_losses):
 
 
 def _ratio(log_p, log_prior):
-    prior = as_float(log_prior).real
+    prior = np.real(as_float(log_prior))
     return as_float(log_p) - prior.reshape(*prior.shape, *[1] * (log_p.ndim - prior.ndim))
 
 
@@ -55,7 +55,7 @@ def gradient_into_prior(log_p, log_prior):
 
 def excluded_is_nan(log_p, log_prior):
     right = R.kl_divergence(log_p, log_prior)
-    return np.where(np.isinf(right.real), np.nan, right)
+    return np.where(np.isinf(np.real(right)), np.nan, right)
 
 
 def weights_ignored(values, weights=None):
@@ -68,7 +68,11 @@ def sum_instead_of_mean(values, weights=None):
 
 def padding_counted(values, weights=None):
     total = values.size if weights is None else weights.size
-    return R.weighted_mean(values, weights) * (1 if weights is None else np.sum(weights)) / (1 if weights is None else total)
+    return (
+        R.weighted_mean(values, weights)
+        * (1 if weights is None else np.sum(weights))
+        / (1 if weights is None else total)
+    )
 
 
 def padding_multiplied(values, weights=None):
@@ -126,7 +130,12 @@ MUTANTS = (
     Mutant("loss-divided", "the weighted loss is divided by a sum of weights", "L1", {"expected_loss": divided_by_p}),
     Mutant("loss-unweighted", "p cancels: the plain mean over steps", "L1", {"expected_loss": plain_mean}),
     Mutant("loss-of-the-mixture", "−log of the mixture instead of the expected loss", "L1", {"expected_loss": mixture}),
-    Mutant("loss-by-multiplication", "an impossible step's NaN loss is multiplied by 0", "L1", {"expected_loss": loss_by_multiplication}),
+    Mutant(
+        "loss-by-multiplication",
+        "an impossible step's NaN loss is multiplied by 0",
+        "L1",
+        {"expected_loss": loss_by_multiplication},
+    ),
     Mutant("kl-reversed", "KL(prior ‖ p)", "L2", {"kl_divergence": reversed_kl}),
     Mutant("kl-log-zero", "log of p itself: NaN where a unit is saturated", "L2", {"kl_divergence": log_zero}),
     Mutant("kl-epsilon", "epsilons of 1e-8 inside the logarithms", "L2", {"kl_divergence": kl_epsilon}),
@@ -134,13 +143,27 @@ MUTANTS = (
     Mutant("kl-excluded-nan", "NaN where the prior excludes a step", "L2", {"kl_divergence": excluded_is_nan}),
     Mutant("weights-ignored", "example weights have no effect", "L3", {"weighted_mean": weights_ignored}),
     Mutant("sum-instead-of-mean", "the batch is summed, not averaged", "L3", {"weighted_mean": sum_instead_of_mean}),
-    Mutant("padding-counted", "the mean divides by the size of the batch, padding included", "L3", {"weighted_mean": padding_counted}),
+    Mutant(
+        "padding-counted",
+        "the mean divides by the size of the batch, padding included",
+        "L3",
+        {"weighted_mean": padding_counted},
+    ),
     Mutant("padding-multiplied", "a NaN of weight 0 is multiplied by 0", "L3", {"weighted_mean": padding_multiplied}),
-    Mutant("averaged-before-weighting", "mean loss a step times mean p", "L4", {"ponder_loss": averaged_before_weighting}),
+    Mutant(
+        "averaged-before-weighting", "mean loss a step times mean p", "L4", {"ponder_loss": averaged_before_weighting}
+    ),
     Mutant("beta-missing", "β has no effect", "L4", {"ponder_loss": beta_missing}),
     Mutant("beta-twice", "β applied twice", "L4", {"ponder_loss": beta_twice}),
     Mutant("beta-on-the-other", "β multiplies the reconstruction", "L4", {"ponder_loss": beta_on_the_other}),
-    Mutant("p-detached", "p is detached in the reconstruction term", "L5", {"ponder_loss": p_detached_in_reconstruction}),
+    Mutant(
+        "p-detached", "p is detached in the reconstruction term", "L5", {"ponder_loss": p_detached_in_reconstruction}
+    ),
     Mutant("kl-detached", "the KL has no gradient", "L5", {"ponder_loss": kl_detached}),
-    Mutant("kl-not-weighted", "weights reach the reconstruction only", "L4", {"ponder_loss": weights_only_in_reconstruction}),
+    Mutant(
+        "kl-not-weighted",
+        "weights reach the reconstruction only",
+        "L4",
+        {"ponder_loss": weights_only_in_reconstruction},
+    ),
 )

@@ -1,4 +1,4 @@
-"""For every entry of tolerances.toml a backend that is ten tolerances off in that quantity and dtype, and in nothing else."""
+"""For every entry of tolerances.toml a backend that is ten tolerances off in that quantity and dtype alone."""
 
 import inspect
 
@@ -57,7 +57,9 @@ def gradient_off_by(dtype: str):
         value, grads = R.value_and_grad(fn, *arrays)
         if any(a.dtype.name != dtype for a in arrays):
             return value, grads
-        return value, tuple(g + TIMES * (entry["rtol"] * np.nanmax(np.abs(g), initial=0) + entry["atol"]) for g in grads)
+        return value, tuple(
+            g + TIMES * (entry["rtol"] * np.nanmax(np.abs(g), initial=0) + entry["atol"]) for g in grads
+        )
 
     return value_and_grad
 

@@ -22,7 +22,9 @@ def words_swapped(key, counter):
 
 
 def high_word_ignored(seed, example_ids, *, max_steps, draw=0, domain=0):
-    return R.halting_uniforms(seed & MASK if 0 <= seed < 2**64 else seed, example_ids, max_steps=max_steps, draw=draw, domain=domain)
+    return R.halting_uniforms(
+        seed & MASK if 0 <= seed < 2**64 else seed, example_ids, max_steps=max_steps, draw=draw, domain=domain
+    )
 
 
 def steps_from_zero(seed, example_ids, *, max_steps, draw=0, domain=0):
@@ -50,7 +52,9 @@ def unconditional(lambdas, uniforms, *, lengths=None):
 
 def unconditional_draw(lambdas, seed, example_ids, *, draw=0, lengths=None):
     R.draw_steps(lambdas, seed, example_ids, draw=draw, lengths=lengths)
-    return unconditional(lambdas, R.halting_uniforms(seed, example_ids, max_steps=len(lambdas), draw=draw), lengths=lengths)
+    return unconditional(
+        lambdas, R.halting_uniforms(seed, example_ids, max_steps=len(lambdas), draw=draw), lengths=lengths
+    )
 
 
 def never_halted_is_zero(lambdas, uniforms, *, lengths=None):
@@ -82,7 +86,7 @@ def act_counted_twice(lambdas, *, epsilon=0.01):
     lam = as_float(lambdas)
     R.act_halting(lambdas, epsilon=epsilon)
     n = step_numbers(lam)
-    sums = np.cumsum(lam.real, axis=0) + lam.real
+    sums = np.cumsum(np.real(lam), axis=0) + np.real(lam)
     steps = np.where(sums >= 1 - epsilon, n, len(lam)).min(axis=0)
     before = np.where(n < steps, lam, 0)
     rest = 1 - before.sum(axis=0)
@@ -133,20 +137,35 @@ MUTANTS = (
     Mutant("seed-high-word", "the high half of the seed has no effect", "S2", {"halting_uniforms": high_word_ignored}),
     Mutant("uniform-steps-from-zero", "uniforms of another step", "S2", {"halting_uniforms": steps_from_zero}),
     Mutant("draw-ignored", "repetitions repeat themselves", "S2", {"halting_uniforms": draw_ignored}),
-    Mutant("one-stream", "one random stream for the batch: a draw changes with its neighbours", "S5", {"draw_steps": one_stream}),
+    Mutant(
+        "one-stream",
+        "one random stream for the batch: a draw changes with its neighbours",
+        "S5",
+        {"draw_steps": one_stream},
+    ),
     Mutant("unconditional-p", "halts with the unconditional pₙ instead of λₙ", "S3", {"sample_steps": unconditional}),
-    Mutant("unconditional-draw", "draws with the unconditional pₙ instead of λₙ", "S5", {"draw_steps": unconditional_draw}),
-    Mutant("never-halted", "examples that never halt are not halted at N", "S3", {"sample_steps": never_halted_is_zero}),
+    Mutant(
+        "unconditional-draw", "draws with the unconditional pₙ instead of λₙ", "S5", {"draw_steps": unconditional_draw}
+    ),
+    Mutant(
+        "never-halted", "examples that never halt are not halted at N", "S3", {"sample_steps": never_halted_is_zero}
+    ),
     Mutant("sample-not-strict", "halts if u ≤ λ", "S3", {"sample_steps": not_strict}),
     Mutant("sample-lengths", "no forced halt at Nᵢ", "S3", {"sample_steps": lengths_ignored}),
     Mutant("quantile-strict", "Σp > q instead of ≥", "S6", {"quantile_steps": quantile_strict}),
     Mutant("quantile-one-short", "the step before the quantile", "S6", {"quantile_steps": quantile_of_survival}),
-    Mutant("act-counted-twice", "the current λ counts twice in the stopping test", "A1", {"act_halting": act_counted_twice}),
+    Mutant(
+        "act-counted-twice", "the current λ counts twice in the stopping test", "A1", {"act_halting": act_counted_twice}
+    ),
     Mutant("act-remainder-lost", "the remainder is lost at the step limit", "A2", {"act_halting": act_remainder_lost}),
-    Mutant("act-no-remainder", "the last weight is λ, not the remainder", "A2", {"act_halting": act_last_weight_is_lambda}),
+    Mutant(
+        "act-no-remainder", "the last weight is λ, not the remainder", "A2", {"act_halting": act_last_weight_is_lambda}
+    ),
     Mutant("act-cost-detached", "the ponder cost is detached: τ has no effect", "A5", {"act_cost": act_cost_detached}),
     Mutant("act-cost-no-steps", "the cost lacks N", "A3", {"act_cost": act_cost_without_steps}),
     Mutant("act-tau-ignored", "τ is not multiplied in", "A3", {"act_cost": act_tau_ignored}),
     Mutant("act-added-twice", "the state is added once weighted and once not", "A4", {"act_output": act_added_twice}),
-    Mutant("act-moving-average", "a moving average instead of a weighted sum", "A4", {"act_output": act_moving_average}),
+    Mutant(
+        "act-moving-average", "a moving average instead of a weighted sum", "A4", {"act_output": act_moving_average}
+    ),
 )
