@@ -24,14 +24,14 @@ def to_numpy(x) -> np.ndarray:
     return np.real(np.asarray(x))
 
 
-def value_and_grad(fn: Callable, *arrays) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """The scalar fn(*arrays) and its gradient with respect to each array, one complex step an entry."""
+def value_and_grad(fn: Callable, *arrays, constants: tuple = ()) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """The scalar fn(*arrays, *constants) and its gradient with respect to each array, one complex step an entry."""
     grads = []
     for k, array in enumerate(arrays):
         grad = np.zeros(array.shape)
         for index in np.ndindex(array.shape):
             moved = array.astype(np.complex128)
             moved[index] += 1j * TANGENT
-            grad[index] = np.imag(fn(*arrays[:k], moved, *arrays[k + 1 :])) / TANGENT
+            grad[index] = np.imag(fn(*arrays[:k], moved, *arrays[k + 1 :], *constants)) / TANGENT
         grads.append(grad)
-    return np.real(fn(*arrays)), tuple(grads)
+    return np.real(fn(*arrays, *constants)), tuple(grads)

@@ -10,6 +10,7 @@ tolerance.
 
 import argparse
 import importlib
+import itertools
 import os
 import subprocess
 import sys
@@ -120,6 +121,14 @@ def thousand_steps(rng: np.random.Generator, examples: int = 6) -> np.ndarray:
     return np.where(saturated, rng.choice(CORNERS, size=z.shape), z).astype(np.float32).astype(np.float64)
 
 
+def saturated_triples() -> np.ndarray:
+    """Every triple of saturated and plain logits, `[3, 343]`."""
+    return np.array(list(itertools.product((1e4, -1e4, 89.0, -89.0, 40.0, -17.0, 0.0), repeat=3))).T
+
+
+LOGITS = {"a thousand steps": lambda: thousand_steps(np.random.default_rng(7)), "saturated": saturated_triples}
+
+
 def compare(kind: str, dtype: str, got: np.ndarray, want: np.ndarray, magnitudes: Any, where: str) -> Found:
     """The worst entry; one that is NaN or infinite where it should not be counts as infinitely wrong."""
     got, want = np.asarray(got, np.float64), np.asarray(want, np.float64)
@@ -201,14 +210,16 @@ def gradients(subject: Subject, dtype: str, rng: np.random.Generator) -> Iterato
 
 
 def precise(subject: Subject, dtype: str, rng: np.random.Generator) -> Iterator[Found]:
-    """A thousand steps against 50-digit arithmetic."""
-    z = round_to(dtype, thousand_steps(rng))
-    losses = round_to(dtype, rng.normal(size=z.shape) + np.linspace(0, 2, 1000)[:, None])
-    prior = round_to(dtype, np.full(1000, -np.log(1000.0)))
+    """A thousand steps, and saturated ones, against 50-digit arithmetic."""
     backend = subject.backend
-    for remainder in ("last", "normalize"):
+    for made, remainder in itertools.product((thousand_steps(rng), saturated_triples()), ("last", "normalize")):
+        z, steps = round_to(dtype, made), len(made)
+        losses = round_to(dtype, rng.normal(size=z.shape) + np.linspace(0, 2, steps)[:, None])
+        prior = round_to(dtype, np.full(steps, -np.log(steps)))
         got = subject.call("log_halting", {"halt_logits": z}, {"remainder": remainder}, dtype)["result"]
-        yield compare("log_p", dtype, got, exact_log_halting(z, remainder), None, "log_halting, N = 1000, 50 digits")
+        yield compare(
+            "log_p", dtype, got, exact_log_halting(z, remainder), None, f"log_halting, N = {steps}, 50 digits"
+        )
         held = subject.array("log_prior", prior, dtype)
 
         def loss(logits, costs, remainder=remainder, held=held):
@@ -217,7 +228,7 @@ def precise(subject: Subject, dtype: str, rng: np.random.Generator) -> Iterator[
 
         value, (by_logits, by_losses) = subject.gradients(loss, [z, losses], dtype)
         truth = exact_loss(z, losses, prior, 0.25, remainder)
-        where = "ponder_loss, N = 1000, 50 digits"
+        where = f"ponder_loss, N = {steps}, 50 digits"
         yield compare("loss", dtype, value, np.asarray(truth.loss), np.asarray(truth.size), where)
         yield compare("gradient", dtype, by_logits, truth.by_logits, truth.noise, f"{where}, by halt_logits")
         yield compare("gradient", dtype, by_losses, truth.by_losses, truth.by_losses, f"{where}, by step_losses")

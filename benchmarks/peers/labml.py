@@ -21,6 +21,7 @@ generator, without seeds or example ids, so there is no `draw_steps`; the expect
 training script only.
 """
 
+from collections.abc import Callable
 from importlib import import_module
 
 import torch
@@ -52,13 +53,19 @@ class _Feed(nn.Module):
         return x[:, n : n + 1]
 
 
+def _model(steps: int):
+    """The peer's model of so many steps, its input `[B, N]` being the logits."""
+    model = peer.ParityPonderGRU(n_elems=1, n_hidden=1, max_steps=steps)
+    model.gru, model.lambda_layer, model.output_layer = _Feed(), nn.Identity(), nn.Identity()
+    return model
+
+
 def _halting(z: torch.Tensor, remainder: str) -> torch.Tensor:
     """p `[N, B]` of logits `[N, B]` by the peer's forward pass."""
-    z = z if remainder == "last" else torch.cat([z, z[-1:]])
-    model = peer.ParityPonderGRU(n_elems=1, n_hidden=1, max_steps=len(z))
-    model.gru, model.lambda_layer, model.output_layer = _Feed(), nn.Identity(), nn.Identity()
-    p = model(z.T)[0]
-    return p if remainder == "last" else p[:-1] / p[:-1].sum(0)
+    if remainder == "last":
+        return _model(len(z))(z.T)[0]
+    p = _model(len(z) + 1)(torch.cat([z, z[-1:]]).T)[0][:-1]
+    return p / p.sum(0)
 
 
 def log_halting(halt_logits, *, remainder="last", lengths=None):
@@ -102,6 +109,20 @@ def ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderL
         return loss_rec + beta * loss_reg, loss_rec, loss_reg
 
     return shared.assemble(whole, example_rec, example_reg, weights, beta)
+
+
+def training_loss(log_prior: torch.Tensor, beta: float) -> Callable:
+    """The peer's loss of logits and step losses `[N, B]`, its modules built once: for measuring speed."""
+    model, rec = _model(len(log_prior)), peer.ReconstructionLoss(lambda y_hat, y: y_hat)
+    reg = peer.RegularizationLoss(0.5, max_steps=1)
+    reg.p_g = nn.Parameter(log_prior.exp(), requires_grad=False)
+
+    def loss(z: torch.Tensor, step_losses: torch.Tensor) -> torch.Tensor:
+        model.gru.calls = 0
+        p = model(z.T)[0]
+        return rec(p, step_losses, None) + beta * reg(p)
+
+    return loss
 
 
 # Why, read in the peer's code; the adapter and the unmodified model give the same p and the same loss.

@@ -36,10 +36,10 @@ def not_offered(offered: tuple[str, ...], *requirements: str) -> tuple[str, ...]
     return (*(name for name in FUNCTIONS if name not in offered), "compiled", "vmapped", *BUILT_HERE, *requirements)
 
 
-def value_and_grad(fn: Callable, *arrays: torch.Tensor):
-    """The scalar fn(*arrays) and its gradients by plain autograd, which is what the peers train with."""
+def value_and_grad(fn: Callable, *arrays: torch.Tensor, constants: tuple = ()):
+    """The scalar fn(*arrays, *constants) and its gradients by arrays, by plain autograd, with which the peers train."""
     leaves = [x.detach().clone().requires_grad_() for x in arrays]
-    value = fn(*leaves)
+    value = fn(*leaves, *constants)
     return value, torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
 
 

@@ -93,7 +93,8 @@ def gradients_have_no_batch_mates(trial: Trial) -> None:
 
     def gradients(some: dict) -> list[np.ndarray]:
         objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, some, arguments, trial.dtype)
-        return trial.subject.gradients(objective.fn, [some[key] for key in objective.wrt], trial.dtype)[1]
+        wrt = [some[key] for key in objective.wrt]
+        return trial.subject.gradients(objective.fn, wrt, trial.dtype, objective.constants)[1]
 
     noise = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, arguments, trial.dtype).magnitudes
     whole = gradients(arrays)

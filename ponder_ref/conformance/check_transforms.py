@@ -60,8 +60,9 @@ def compiled_gradients(trial: Trial) -> None:
     arrays = {key: round_to(trial.dtype, value) for key, value in arrays.items()}
     objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, arguments, trial.dtype)
     backend = trial.subject.backend
-    fn = backend.compiled(lambda z, losses: backend.value_and_grad(objective.fn, z, losses))
-    _, grads = fn(*[trial.subject.array("", arrays[key], trial.dtype) for key in objective.wrt])
+    given = [trial.subject.array("", arrays[key], trial.dtype) for key in objective.wrt]
+    fn = backend.compiled(lambda z, losses, *rest: backend.value_and_grad(objective.fn, z, losses, constants=rest))
+    _, grads = fn(*given, *objective.constants)
     for key, grad, want, noise in zip(objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True):
         got = trial.subject.numpy("compiled", grad)
         what = f"the compiled gradient by {key}"

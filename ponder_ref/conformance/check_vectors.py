@@ -6,7 +6,7 @@ from ponder_ref import spec_data
 from ponder_ref.conformance.compare import LOW_PRECISION, assert_close
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import assert_agrees
-from ponder_ref.conformance.registry import ALL_DTYPES, Trial, check
+from ponder_ref.conformance.registry import Trial, check
 
 
 def applies(case: dict, function: str, dtype: str) -> bool:
@@ -26,7 +26,8 @@ def run_value_case(trial: Trial, function: str, case: dict) -> None:
 
 def run_gradient_case(trial: Trial, function: str, case: dict) -> None:
     objective = OBJECTIVES[function].make(trial.subject, case["arrays"], case["arguments"], trial.dtype)
-    value, grads = trial.subject.gradients(objective.fn, [case["arrays"][name] for name in objective.wrt], trial.dtype)
+    given = [case["arrays"][name] for name in objective.wrt]
+    value, grads = trial.subject.gradients(objective.fn, given, trial.dtype, objective.constants)
     requirement = case["spec"][-1]
     common = {"dtype": trial.dtype, "arguments": {**case["arrays"], **case["arguments"]}}
     what = f"{case['id']}[{trial.dtype}]"
@@ -52,11 +53,15 @@ def _register(requirement: str, function: str, cases: list[dict]) -> None:
     gradient = function.startswith("grad_")
     needs = (*OBJECTIVES[function].needs, "value_and_grad") if gradient else (function,)
 
-    @check(requirement, "vectors", *needs, dtypes=ALL_DTYPES, name=f"vectors {function} {requirement}")
     def run(trial: Trial) -> None:
         for case in cases:
             if applies(case, function, trial.dtype):
                 (run_gradient_case if gradient else run_value_case)(trial, function, case)
+
+    name = f"vectors {function} {requirement}"
+    check(requirement, "vectors", *needs, name=name)(run)
+    if any(applies(case, function, LOW_PRECISION[0]) for case in cases):
+        check(requirement, "vectors", *needs, dtypes=LOW_PRECISION, level="full", name=f"{name} in low precision")(run)
 
 
 def register_all() -> None:

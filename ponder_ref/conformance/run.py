@@ -1,5 +1,6 @@
 """Runs the checks in order and gathers one verdict a requirement."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_transforms,
     check_vectors,
 )
+from ponder_ref.conformance.loading import CannotRun
 from ponder_ref.conformance.registry import ANY_DTYPE, CHECKS, GROUPS, Check, Trial, Verdict, run_check
 from ponder_ref.conformance.report import merge, read_verdicts
 from ponder_ref.conformance.subject import Subject
@@ -82,47 +84,43 @@ def judge(
     return verdicts
 
 
+def _environments(backend: Any, level: str) -> dict[tuple, list[str]]:
+    """Dtypes by the environment variables they need and this process does not have."""
+    groups: dict[tuple, list[str]] = {}
+    quick = getattr(backend, "QUICK", {}) if level == "core" else {}
+    for dtype in getattr(backend, "DTYPES", ()):
+        wanted = {**quick, **getattr(backend, "ENVIRONMENT", {}).get(dtype, {})}
+        missing = tuple(sorted((k, v) for k, v in wanted.items() if os.environ.get(k) != v))
+        groups.setdefault(missing, []).append(dtype)
+    return groups
+
+
+def _start(name: str, dtypes: list[str], variables: dict[str, str], report: Path, options: dict[str, Any]):
+    command = [sys.executable, "-m", "ponder_ref.conformance", "--backend", name]
+    command += ["--dtypes", ",".join(dtypes), "--report", str(report)]
+    for key in ("level", "examples", "seed"):
+        command += [f"--{key}", str(options[key])] if options[key] is not None else []
+    environment = {**os.environ, **variables}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
 def judge_in_processes(backend: Any, name: str, options: dict[str, Any], progress) -> dict[str, Verdict]:
-    """As `judge`; dtypes for which the backend asks for an environment of their own run in a process that has it."""
-    environment = getattr(backend, "ENVIRONMENT", {})
-    offered = tuple(getattr(backend, "DTYPES", ()))
-    apart = [d for d in offered if any(os.environ.get(k) != v for k, v in environment.get(d, {}).items())]
-    children = []
-    folder = tempfile.TemporaryDirectory()
-    for dtype in apart:
-        report = Path(folder.name) / f"{dtype}.json"
-        command = [
-            sys.executable,
-            "-m",
-            "ponder_ref.conformance",
-            "--backend",
-            name,
-            "--dtypes",
-            dtype,
-            "--report",
-            str(report),
-        ]
-        command += [
-            part
-            for key in ("level", "examples", "seed")
-            if options[key] is not None
-            for part in (f"--{key}", str(options[key]))
-        ]
-        child = subprocess.Popen(
-            command,
-            env={**os.environ, **environment[dtype]},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        children.append((dtype, report, child))
-    here = tuple(d for d in offered if d not in apart)
-    verdicts = judge(backend, label=name, dtypes=here or None, progress=progress, **options)
-    for dtype, report, child in children:
-        progress(f"{dtype} in a process of its own")
-        _, errors = child.communicate()
-        if not report.is_file():
-            raise RuntimeError(f"the process for {dtype} ended with code {child.returncode}: {errors.strip()[-300:]}")
-        verdicts = merge(verdicts, read_verdicts(report))
-    folder.cleanup()
-    return verdicts
+    """As `judge`; dtypes for which the backend asks for an environment of their own run in processes that have it."""
+    groups = _environments(backend, options["level"])
+    here = tuple(groups.pop((), ()))
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for number, (variables, dtypes) in enumerate(groups.items()):
+            report = Path(folder) / f"{number}.json"
+            children.append((dtypes, dict(variables), report, _start(name, dtypes, dict(variables), report, options)))
+        runs = [judge(backend, label=name, dtypes=here, progress=progress, **options)] if here or not groups else []
+        for dtypes, variables, report, child in children:
+            progress(f"{', '.join(dtypes)} in a process of their own")
+            _, errors = child.communicate()
+            if not report.is_file():  # an accelerator of compilation that this version does not know: do without it
+                kept = {k: v for k, v in variables.items() if k not in getattr(backend, "QUICK", {})}
+                _, errors = _start(name, dtypes, kept, report, options).communicate()
+            if not report.is_file():
+                raise CannotRun(f"the process for {', '.join(dtypes)} failed: {' '.join(errors.split())[-300:]}")
+            runs.append(read_verdicts(report))
+    return functools.reduce(merge, runs)

@@ -92,9 +92,12 @@ class Subject:
         converted = self.arguments(function, arrays, arguments, dtype)
         return self.fields(function, via(fn, converted) if via else fn(**converted))
 
-    def gradients(self, fn: Callable, arrays: list[np.ndarray], dtype: str) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Value and gradients, as NumPy arrays, of a scalar function of backend arrays."""
-        value, grads = self.backend.value_and_grad(fn, *[self.array("", array, dtype) for array in arrays])
+    def gradients(
+        self, fn: Callable, arrays: list[np.ndarray], dtype: str, constants: tuple = ()
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Value and gradients, as NumPy arrays, of a scalar function of backend arrays and constants."""
+        given = [self.array("", array, dtype) for array in arrays]
+        value, grads = self.backend.value_and_grad(fn, *given, constants=constants)
         return self.numpy("value_and_grad", value), [self.numpy("value_and_grad", grad) for grad in grads]
 
 

@@ -4,7 +4,7 @@ Same names, file by file, as `ponder_torch`; judged by `python -m ponder_ref.con
 """
 
 from ponder_jax.act import act_cost, act_halting, act_output
-from ponder_jax.arrays import DTYPES, ENVIRONMENT, NAME, compiled, from_numpy, to_numpy, value_and_grad, vmapped
+from ponder_jax.arrays import DTYPES, ENVIRONMENT, NAME, QUICK, compiled, from_numpy, to_numpy, value_and_grad, vmapped
 from ponder_jax.halting import (
     expected_prediction,
     expected_steps,
@@ -22,6 +22,7 @@ __all__ = [
     "DTYPES",
     "ENVIRONMENT",
     "NAME",
+    "QUICK",
     "SPEC_VERSION",
     "act_cost",
     "act_halting",

@@ -24,9 +24,9 @@ def to_numpy(x: torch.Tensor) -> np.ndarray:
     return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
 
 
-def value_and_grad(fn: Callable, *arrays: torch.Tensor):
-    """The scalar fn(*arrays) and its gradient with respect to each array."""
-    grads, value = torch.func.grad_and_value(fn, argnums=tuple(range(len(arrays))))(*arrays)
+def value_and_grad(fn: Callable, *arrays: torch.Tensor, constants: tuple = ()):
+    """The scalar fn(*arrays, *constants) and its gradient with respect to each array."""
+    grads, value = torch.func.grad_and_value(fn, argnums=tuple(range(len(arrays))))(*arrays, *constants)
     return value, grads
 
 

@@ -53,8 +53,8 @@ def off_by(function: str, kind: str, dtype: str):
 def gradient_off_by(dtype: str):
     entry = tolerance("gradient", dtype)
 
-    def value_and_grad(fn, *arrays):
-        value, grads = R.value_and_grad(fn, *arrays)
+    def value_and_grad(fn, *arrays, constants=()):
+        value, grads = R.value_and_grad(fn, *arrays, constants=constants)
         if any(a.dtype.name != dtype for a in arrays):
             return value, grads
         return value, tuple(

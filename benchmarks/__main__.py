@@ -1,0 +1,183 @@
+"""python -m benchmarks: measures speed as ratios of times taken side by side in one run.
+
+Exit code 0: measured. 2: what a benchmark needs at least is not installed.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+BETA, LAMBDA_P = 0.01, 0.2
+Run = Callable[[], float]  # one evaluation of value and gradient, waited for; gives the value
+
+
+class Skipped(Exception):
+    """A contender that cannot run here; one sentence says why."""
+
+
+def _import(name: str, package: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise Skipped(f"{error.name!r} is not installed ({package})") from None
+
+
+def _inputs(steps: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=(steps, batch)) - 1.0).astype(np.float32), rng.random((steps, batch), np.float32)
+
+
+def _torch_run(loss: Callable, z: np.ndarray) -> Run:
+    """Value and gradient by z of a torch function, by plain autograd."""
+    import torch
+
+    leaf = torch.from_numpy(z).requires_grad_()
+
+    def run() -> float:
+        value = loss(leaf)
+        torch.autograd.grad(value, leaf)
+        return value.item()
+
+    return run
+
+
+def _torch_loss(steps: int, losses: np.ndarray) -> Callable:
+    import torch
+
+    backend = _import("ponder_torch", "pip install -e '.[torch]'")
+    held, prior = torch.from_numpy(losses), backend.geometric_log_prior(LAMBDA_P, steps)
+    return lambda z: backend.ponder_loss(backend.log_halting(z), held, prior, beta=BETA).loss
+
+
+def torch_eager(z: np.ndarray, losses: np.ndarray) -> Run:
+    _import("torch", "pip install -e '.[torch]'")
+    return _torch_run(_torch_loss(len(z), losses), z)
+
+
+def torch_compiled(z: np.ndarray, losses: np.ndarray) -> Run:
+    torch = _import("torch", "pip install -e '.[torch]'")
+    run = _torch_run(torch.compile(_torch_loss(len(z), losses), fullgraph=True, dynamic=False), z)
+    try:
+        run()
+    except Exception as error:  # no C++ compiler, or one that inductor cannot use
+        raise Skipped(f"torch.compile failed here with {type(error).__name__}") from error
+    return run
+
+
+def jax_jit(z: np.ndarray, losses: np.ndarray) -> Run:
+    jax = _import("jax", "pip install -e '.[jax]'")
+    backend = _import("ponder_jax", "pip install -e '.[jax]'")
+    held, prior = jax.numpy.asarray(losses), backend.geometric_log_prior(LAMBDA_P, len(z))
+    logits = jax.numpy.asarray(z)
+
+    @jax.jit
+    @jax.value_and_grad
+    def value_and_grad(logits):
+        return backend.ponder_loss(backend.log_halting(logits), held, prior, beta=BETA).loss
+
+    def run() -> float:
+        value, _ = jax.block_until_ready(value_and_grad(logits))
+        return float(value)
+
+    return run
+
+
+def labml(z: np.ndarray, losses: np.ndarray) -> Run:
+    torch = _import("torch", "pip install -e '.[torch]'")
+    peer = _import("benchmarks.peers.labml", "pip install --no-deps labml-nn==0.5.1")
+    loss = peer.training_loss(peer.geometric_log_prior(LAMBDA_P, len(z)), BETA)
+    return _torch_run(partial(loss, step_losses=torch.from_numpy(losses)), z)
+
+
+CONTENDERS = {
+    "torch eager": torch_eager,
+    "torch.compile": torch_compiled,
+    "jax.jit": jax_jit,
+    "labml-nn, torch eager": labml,
+}
+OURS = ("torch eager", "torch.compile", "jax.jit")
+
+
+def interleaved(runs: dict[str, Run], repetitions: int) -> dict[str, list[float]]:
+    """Seconds of each run; all run in turn, repetition by repetition, so that the machine's load meets them all."""
+    for run in runs.values():
+        for _ in range(3):
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repetitions):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratios(seconds: dict[str, list[float]], base: str) -> str:
+    """A table: time of each over time of the base in the same repetition, median and quartiles."""
+    lines = [f"{'':<24} {'median':>8} {'quartiles':>16}"]
+    for name, times in seconds.items():
+        relative = [t / b for t, b in zip(times, seconds[base], strict=True)]
+        low, middle, high = statistics.quantiles(relative, n=4)
+        lines.append(f"{name:<24} {middle:>8.2f} {low:>8.2f} {high:>7.2f}")
+    return "\n".join(lines)
+
+
+def halting(options: argparse.Namespace) -> int:
+    """Value and gradient of ponder_loss(log_halting(z)) by z, float32."""
+    z, losses = _inputs(options.steps, options.batch)
+    runs: dict[str, Run] = {}
+    for name, make in CONTENDERS.items():
+        try:
+            runs[name] = make(z, losses)
+        except Skipped as reason:
+            print(f"{name} is left out: {reason}.")
+    ours = {name: run() for name, run in runs.items() if name in OURS}
+    if not ours:
+        print(
+            "neither torch nor jax is installed: pip install -e '.[torch,jax]' in a clone installs them",
+            file=sys.stderr,
+        )
+        return 2
+    base = next(iter(ours))
+    for name, value in ours.items():  # what does not agree is not worth timing
+        if not abs(value - ours[base]) <= 1e-5 * abs(ours[base]):
+            raise RuntimeError(f"{name} gives {value}, {base} gives {ours[base]}")
+    seconds = interleaved(runs, options.repetitions)
+    print(f"value and gradient of ponder_loss(log_halting(z)), z [{options.steps}, {options.batch}] float32")
+    print(f"time relative to {base}, {options.repetitions} interleaved repetitions\n")
+    print(ratios(seconds, base))
+    if "labml-nn, torch eager" in runs:
+        print("\nlabml-nn computes another KL, and its forward pass also draws a step for each example.")
+    return 0
+
+
+def _positive(least: int, text: str) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least {least}, got {text!r}")
+    return int(text)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar="BENCHMARK")
+    command = commands.add_parser("halting", help="the halting loss: torch eager, torch.compile, jax.jit, labml-nn")
+    command.add_argument("--steps", type=partial(_positive, 1), default=20, help="N (default: 20)")
+    command.add_argument("--batch", type=partial(_positive, 1), default=4096, help="examples (default: 4096)")
+    command.add_argument(
+        "--repetitions", type=partial(_positive, 2), default=50, help="of each contender (default: 50)"
+    )
+    command.set_defaults(run=halting)
+    options = parser.parse_args(arguments)
+    return options.run(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
