@@ -202,7 +202,8 @@ def gradients(subject: Subject, dtype: str, rng: np.random.Generator) -> Iterato
         ):
             given = {key: round_to(dtype, value) for key, value in given.items()}
             objective = OBJECTIVES[name].make(subject, given, arguments, dtype)
-            _, grads = subject.gradients(objective.fn, [given[key] for key in objective.wrt], dtype)
+            wrt = [given[key] for key in objective.wrt]
+            _, grads = subject.gradients(objective.fn, wrt, dtype, objective.constants)
             for key, grad, want, noise in zip(
                 objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True
             ):

@@ -20,8 +20,8 @@ SHAPES = ((1, (3,)), (2, ()), (3, (2, 2)), (6, (3,)))
 class Drawn:
     """Numbers from Hypothesis."""
 
-    def __init__(self, draw):
-        self.draw = draw
+    def __init__(self, draw, without: tuple[str, ...] = ()):
+        self.draw, self.without = draw, without
 
     def shape(self) -> tuple[int, tuple[int, ...]]:
         return self.draw(st.sampled_from(SHAPES))
@@ -60,8 +60,8 @@ class Drawn:
 class Seeded:
     """Numbers from a seeded generator, in a shape of one's choice: corners of the logits mixed into normal ones."""
 
-    def __init__(self, rng: np.random.Generator, steps: int, batch: tuple[int, ...]):
-        self.rng, self.steps, self.batch = rng, steps, batch
+    def __init__(self, rng: np.random.Generator, steps: int, batch: tuple[int, ...], without: tuple[str, ...] = ()):
+        self.rng, self.steps, self.batch, self.without = rng, steps, batch, without
 
     def shape(self) -> tuple[int, tuple[int, ...]]:
         return self.steps, self.batch
@@ -99,7 +99,20 @@ class Seeded:
         return int(self.rng.integers(low, min(high, 2**62), endpoint=True))
 
 
-SOURCES = st.composite(lambda draw: Drawn(draw))()
+def sources(without: tuple[str, ...]):
+    """A strategy of sources; `without` are the requirements a backend does not offer, whose options are not drawn."""
+    return st.composite(lambda draw: Drawn(draw, without))()
+
+
+def some_remainder(source) -> str:
+    """A remainder rule that the backend offers."""
+    rules = [rule for rule, requirement in (("last", "H2"), ("normalize", "H3")) if requirement not in source.without]
+    return source.choose(*(rules or ["last"]))
+
+
+def maybe(source, requirement: str) -> bool:
+    """Whether to use an option: sometimes, and never if the backend does not offer its requirement."""
+    return requirement not in source.without and source.choose(True, False)
 
 
 def beyond(array: np.ndarray, lengths: np.ndarray, value: float) -> np.ndarray:
@@ -111,10 +124,10 @@ def beyond(array: np.ndarray, lengths: np.ndarray, value: float) -> np.ndarray:
 
 def halting_arguments(source, name: str, array: np.ndarray) -> tuple[dict, dict]:
     arrays = {name: array}
-    if source.choose(True, False):
+    if maybe(source, "H4"):
         lengths = source.integers(1, len(array), array.shape[1:])
         arrays = {name: beyond(array, lengths, source.choose(np.nan, np.inf, 1.0)), "lengths": lengths}
-    return arrays, {"remainder": source.choose("last", "normalize")}
+    return arrays, {"remainder": some_remainder(source)}
 
 
 def log_distribution(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
@@ -141,7 +154,7 @@ def log_prior(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
 
 def batch_weights(source, batch: tuple[int, ...]) -> np.ndarray | None:
     """None, a mask, or weights; at least one is positive."""
-    if source.choose(True, False):
+    if not maybe(source, "L3"):
         return None
     weights = source.integers(0, 2, batch)
     weights.flat[source.count(0, max(weights.size - 1, 0))] = 1

@@ -19,7 +19,7 @@ SATURATED = (1e4, -1e4, 40.0, -40.0, 17.0, -17.0, 0.0)
 def saturated_logits(trial: Trial) -> None:
     """Every triple of corners, in both remainder rules."""
     z = np.array(list(itertools.product(SATURATED, repeat=3))).T
-    for remainder in ("last", "normalize"):
+    for remainder in trial.subject.remainders():
         run_and_compare(trial.subject, "H10", "log_halting", {"halt_logits": z}, {"remainder": remainder}, trial.dtype)
 
 
@@ -30,7 +30,7 @@ def gradients_at_saturation(trial: Trial) -> None:
     z = np.concatenate([columns, np.full((1, columns.shape[1]), 0.5)])
     losses = np.linspace(-1.0, 2.0, z.size).reshape(z.shape)
     prior = np.log(np.array([0.5, 0.25, 0.25]))
-    for remainder in ("last", "normalize"):
+    for remainder in trial.subject.remainders():
         arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
         compare_gradients(trial, "H10", "grad_ponder_loss", arrays, {"beta": 0.5, "remainder": remainder})
 
@@ -42,7 +42,7 @@ def a_thousand_steps(trial: Trial) -> None:
     z = rng.normal(size=(1000, 12)) * np.array([0.1, 1, 3] * 4) + np.repeat([-7.0, -3.0, 0.0, 2.0], 3)
     z[:, 0] = -2.0
     z[rng.random(z.shape) < 0.002] = rng.choice(CORNERS)
-    for remainder in ("last", "normalize"):
+    for remainder in trial.subject.remainders():
         run_and_compare(trial.subject, "H10", "log_halting", {"halt_logits": z}, {"remainder": remainder}, trial.dtype)
 
 
@@ -55,7 +55,7 @@ def gradients_over_a_thousand_steps(trial: Trial) -> None:
         "step_losses": rng.normal(size=z.shape) + np.linspace(0, 2, 1000)[:, None],
         "log_prior": np.full(1000, -np.log(1000.0)),
     }
-    for remainder in ("last", "normalize"):
+    for remainder in trial.subject.remainders():
         compare_gradients(trial, "H10", "grad_ponder_loss", arrays, {"beta": 0.1, "remainder": remainder})
 
 

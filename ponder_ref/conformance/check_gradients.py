@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ponder_ref.conformance.cases import batch_weights, beyond, log_prior
+from ponder_ref.conformance.cases import batch_weights, beyond, log_prior, some_remainder
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation, assert_close
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.registry import Trial, check
@@ -38,13 +38,13 @@ def ponder_arguments(source, *, weights: bool = True, always: bool = False) -> t
     z, losses, prior = source.logits((steps, *batch)), source.values((steps, *batch)), log_prior(source, steps, batch)
     prior = np.where(np.isfinite(prior), prior, -np.log(steps))  # the gradient is undefined where the KL is infinite
     arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
-    arguments = {"beta": 0.3 if always else source.choose(0.01, 1.0), "remainder": source.choose("last", "normalize")}
-    if always or source.choose(True, False):
+    arguments = {"beta": 0.3 if always else source.choose(0.01, 1.0), "remainder": some_remainder(source)}
+    if "H4" not in source.without and (always or source.choose(True, False)):
         lengths = source.integers(1, steps, batch)
         arrays |= {"halt_logits": beyond(z, lengths, np.nan), "step_losses": beyond(losses, lengths, np.nan)}
         arrays["lengths"] = lengths
     share = batch_weights(source, batch) if weights else None
-    if always and weights:
+    if always and weights and "L3" not in source.without:
         share = np.ones(batch) if share is None else share.astype(np.float64)
     if share is not None:
         for key in ("halt_logits", "step_losses"):
@@ -84,7 +84,7 @@ def gradients_by_lambda_inside_the_interval(trial: Trial) -> None:
             "step_losses": source.values((steps, *batch)),
             "log_prior": np.full(steps, -np.log(steps)),
         }
-        arguments = {"beta": 0.3, "remainder": source.choose("last", "normalize")}
+        arguments = {"beta": 0.3, "remainder": some_remainder(source)}
         compare_gradients(trial, "H9", "grad_ponder_loss_by_lambda", arrays, arguments)
 
     trial.for_all(body, share=0.6)

@@ -15,6 +15,11 @@ from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
 from ponder_ref.conformance.subject import round_to
 from ponder_ref.spec_data import requirements
 
+TRANSFORM_PARAMETERS = {
+    "value_and_grad": ("fn", "arrays", "constants"),
+    "compiled": ("fn", "optimize"),
+    "vmapped": ("fn", "in_axes"),
+}
 # Optimisers work in the parameter's dtype; they do not take half precision.
 FULL_PRECISION = ("adam_update", "muon_update", "orthogonalize", "clip_by_global_norm")
 
@@ -63,6 +68,15 @@ def signatures_are_the_reference_s(trial: Trial) -> None:
                 raise Violation(
                     "B2", f"{name} has a parameter {extra!r} without a default that the standard does not know"
                 )
+
+
+@check("B2", "signatures", dtypes=ANY_DTYPE)
+def transforms_have_the_parameters_the_judge_uses(trial: Trial) -> None:
+    for name, needed in TRANSFORM_PARAMETERS.items():
+        if trial.subject.offers(name):
+            have = tuple(inspect.signature(getattr(trial.subject.backend, name)).parameters)
+            if have != needed:
+                raise Violation("B2", f"{name} has the parameters {have}, should be {needed}")
 
 
 def _bad_calls() -> list[tuple[str, str, dict[str, Any], dict[str, Any]]]:
@@ -153,7 +167,8 @@ def bad_arguments_are_named(trial: Trial) -> None:
             continue
         given = {**{k: f"shape {v.shape} {v.dtype}" for k, v in arrays.items()}, **arguments}
         try:
-            trial.subject.call(function, arrays, arguments, trial.dtype)
+            converted = trial.subject.arguments(function, arrays, arguments, trial.dtype)
+            getattr(trial.subject.backend, function)(**converted)
         except ValueError as error:
             if argument not in str(error):
                 raise Violation(

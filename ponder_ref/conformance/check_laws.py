@@ -2,7 +2,14 @@
 
 import numpy as np
 
-from ponder_ref.conformance.cases import batch_weights, beyond, halting_arguments, log_distribution, log_prior
+from ponder_ref.conformance.cases import (
+    batch_weights,
+    beyond,
+    halting_arguments,
+    log_distribution,
+    log_prior,
+    some_remainder,
+)
 from ponder_ref.conformance.compare import Violation, assert_close, tolerance
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.oracle import expected, run_and_compare
@@ -136,7 +143,7 @@ def last_does_not_use_the_last_logit(trial: Trial) -> None:
 def a_cut_example_is_the_short_one(trial: Trial) -> None:
     def body(source) -> None:
         z = source.logits((6, 2))
-        length, remainder = source.count(1, 6), source.choose("last", "normalize")
+        length, remainder = source.count(1, 6), some_remainder(source)
         cut = {"halt_logits": beyond(z, np.array([length, 6]), np.nan), "lengths": np.array([length, 6])}
         long = _log_p(trial, cut, {"remainder": remainder})
         short = _log_p(trial, {"halt_logits": z[:length, :1]}, {"remainder": remainder})
@@ -151,7 +158,7 @@ def logits_and_lambdas_agree(trial: Trial) -> None:
     def body(source) -> None:
         steps, batch = source.shape()
         lam = source.inside((steps, *batch))
-        arguments = {"remainder": source.choose("last", "normalize")}
+        arguments = {"remainder": some_remainder(source)}
         by_lambda = _log_p(trial, {"lambdas": lam}, arguments, "log_halting_from_lambdas")
         by_logit = _log_p(trial, {"halt_logits": np.log(lam) - np.log1p(-lam)}, arguments)
         loose = {"kind": "log_p", "dtype": "float32", "arguments": {"lambdas": lam}}

@@ -55,7 +55,7 @@ def _register(requirement: str, function: str, cases: list[dict]) -> None:
 
     def run(trial: Trial) -> None:
         for case in cases:
-            if applies(case, function, trial.dtype):
+            if applies(case, function, trial.dtype) and all(map(trial.subject.offers, case["spec"])):
                 (run_gradient_case if gradient else run_value_case)(trial, function, case)
 
     name = f"vectors {function} {requirement}"

@@ -53,7 +53,7 @@ def tolerance(name: str, dtype: str) -> dict[str, Any]:
 def describe(value: Any) -> str:
     """A short text of an argument: small arrays in full, large ones by shape and first entries."""
     if isinstance(value, np.ndarray):
-        text = np.array2string(value, precision=9, separator=", ", threshold=24).replace("\n", " ")
+        text = np.array2string(value, floatmode="unique", separator=", ", threshold=24).replace("\n", " ")
         return " ".join(text.split()) if value.size <= 24 else f"array{value.shape} {' '.join(text.split())[:160]}"
     if isinstance(value, dict):
         return ", ".join(f"{k}={describe(v)}" for k, v in value.items())

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ponder_ref.conformance.cases import batch_weights, beyond, halting_arguments, log_distribution, log_prior
+from ponder_ref.conformance.cases import batch_weights, beyond, halting_arguments, log_distribution, log_prior, maybe
 
 Made = tuple[dict[str, np.ndarray], dict]
 
@@ -107,7 +107,7 @@ def halting_uniforms(source) -> Made:
 
 
 def _with_lengths(source, arrays: dict, steps: int, batch: tuple[int, ...]) -> dict:
-    if source.choose(True, False):
+    if maybe(source, "H4"):
         lengths = source.integers(1, steps, batch)
         arrays = {**arrays, "lambdas": beyond(arrays["lambdas"], lengths, np.nan), "lengths": lengths}
     return arrays

@@ -1,6 +1,6 @@
 """Scalar functions whose gradients are judged, with what the gradients should be (spec H9, L5, A5).
 
-The functions take every array as an argument and are made once for each set of options, so that compilers know them again.
+The functions take every array as an argument and are made once for each set of options, so that compilers know them.
 """
 
 import functools

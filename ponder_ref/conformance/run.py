@@ -76,7 +76,7 @@ def judge(
                 if _missing(item, subject):
                     continue
                 for dtype in _dtypes(item, dtypes):
-                    if verdicts[item.requirement].status != "failed":
+                    if not verdicts[item.requirement].settled:
                         trial = Trial(subject, dtype, name=item.name, **trial_options)
                         run_check(item, trial, verdicts)
             if group == "names" and any(not hasattr(backend, name) for name in interface.REQUIRED):

@@ -39,8 +39,8 @@ def to_numpy(x):
     return np.asarray(x)  # replace by your framework's
 
 
-# value_and_grad(fn, *arrays, constants=()) -> (value, gradients), compiled(fn, *, optimize=False) -> fn, vmapped(fn, in_axes) -> fn:
-# offer them if your framework has them; gradients are where most implementations go wrong.
+# value_and_grad(fn, *arrays, constants=()) -> (value, gradients), compiled(fn, *, optimize=False) -> fn,
+# vmapped(fn, in_axes) -> fn: offer them if your framework has them; gradients are where most implementations go wrong.
 '''
 
 

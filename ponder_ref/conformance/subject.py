@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ponder_ref import interface
-from ponder_ref.conformance.compare import LOW_PRECISION, Violation
+from ponder_ref.conformance.compare import LOW_PRECISION, Violation, describe
 
 PRIORS = ("geometric_log_prior", "uniform_log_prior", "poisson_log_prior")
 PAIRS = ("key", "counter")  # arguments of two words, given as arrays whose first axis has length 2
@@ -22,6 +22,13 @@ def round_to(dtype: str, array: np.ndarray) -> np.ndarray:
         return np.where(np.isnan(array), array, rounded.astype(np.float64))
     with np.errstate(over="ignore"):
         return array.astype(dtype).astype(np.float64)
+
+
+class CallFailed(Violation):
+    """The backend raised where it should not have; the requirement is the one the check speaks for."""
+
+    def __init__(self, sentence: str):
+        super().__init__("", sentence)
 
 
 class Subject:
@@ -90,7 +97,19 @@ class Subject:
         """function(**arrays, **arguments), or what `via` makes of it, as NumPy arrays by field."""
         fn = getattr(self.backend, function)
         converted = self.arguments(function, arrays, arguments, dtype)
-        return self.fields(function, via(fn, converted) if via else fn(**converted))
+        try:
+            return self.fields(function, via(fn, converted) if via else fn(**converted))
+        except Violation:
+            raise
+        except Exception as error:
+            given, sentence = describe({**arrays, **arguments}), " ".join(str(error).split())[:200]
+            raise CallFailed(
+                f"{function}[{dtype}] raised {type(error).__name__}: {sentence}; inputs: {given}"
+            ) from error
+
+    def remainders(self) -> tuple[str, ...]:
+        """The remainder rules it offers."""
+        return ("last", "normalize") if self.offers("H3") else ("last",)
 
     def gradients(
         self, fn: Callable, arrays: list[np.ndarray], dtype: str, constants: tuple = ()
