@@ -48,7 +48,7 @@ def test_backend(session: nox.Session, framework: str, other: str) -> None:
     install(session, framework, "test")
     check_absent(session, other)
     judge(session, "--backend", f"ponder_{framework}", "--level", "full")
-    run_pytest(session, f"tests/test_backend_{framework}.py")
+    run_pytest(session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob(f"test_backend_{framework}*.py")))
 
 
 @nox.session
@@ -79,9 +79,8 @@ def test_jax(session: nox.Session) -> None:
 def test_agree(session: nox.Session) -> None:
     """Compare the two backends with each other, both frameworks in one environment."""
     install(session, "torch", "jax", "test")
-    run_pytest(
-        session, "tests/test_agree.py", "tests/test_layout.py"
-    )  # the layout again, now with frameworks to import
+    # The layout again, now with frameworks to import.
+    run_pytest(session, "tests/test_agree.py", "tests/test_layout.py")
 
 
 @nox.session(default=False)
