@@ -60,13 +60,15 @@ def gradients_over_a_thousand_steps(trial: Trial) -> None:
 
 
 def _register_low_precision(function: str) -> None:
-    @check("B8", "low precision", function, dtypes=("bfloat16", "float16"), name=f"{function} in low precision")
     def run(trial: Trial) -> None:
         def body(source) -> None:
             run_and_compare(trial.subject, "B8", function, *MAKERS[function](source), trial.dtype)
 
         trial.for_all(body, share=0.25)
         body(trial.seeded(*MANY))
+
+    for dtype, level in (("bfloat16", "core"), ("float16", "full")):
+        check("B8", "low precision", function, dtypes=(dtype,), level=level, name=f"{function} in {dtype}")(run)
 
 
 # The optimisers work in the parameter's dtype, float32 or float64; priors, words and schedules take no float array.

@@ -44,11 +44,11 @@ def draw(trial: Trial, lambdas: np.ndarray, ids: np.ndarray, seed: int, **keywor
 
 
 LAMBDAS = (
-    np.array([0.5, 0.5, 0.5]),
+    np.array([0.5] * 6),
     np.array([0.25, 0.125, 0.5, 0.0, 0.25, 0.75]),
-    np.array([0.0625] * 8),
-    np.array([0.5, 1.0, 0.5]),
-    np.array([0.0, 0.0, 0.25, 0.0]),
+    np.array([0.0625] * 6),
+    np.array([0.5, 1.0, 0.5, 0.5, 0.5, 0.5]),
+    np.array([0.0, 0.0, 0.25, 0.0, 0.0, 0.0]),
 )
 
 
@@ -73,7 +73,7 @@ def drawn_steps_follow_the_halting_distribution(trial: Trial) -> None:
 @check("S5", "sampling", "draw_steps", dtypes=ANY_DTYPE)
 def drawn_steps_are_independent(trial: Trial) -> None:
     """Pairs of neighbouring ids, of two draws, and of two seeds: every pair of steps as often as its product says."""
-    lambdas = np.array([0.5, 0.5, 0.5, 0.5])
+    lambdas = np.array([0.5, 0.5, 0.5, 0.5, 1.0, 0.5])
     p = np.exp(ponder_ref.log_halting_from_lambdas(lambdas))
     ids = np.arange(ROWS)
     first = draw(trial, lambdas, ids, seed=trial.seed + 11)
@@ -93,7 +93,7 @@ def drawn_steps_are_independent(trial: Trial) -> None:
 @check("S5", "sampling", "draw_steps", dtypes=ANY_DTYPE)
 def a_draw_is_the_example_s_own(trial: Trial) -> None:
     """The same seed, id and draw give the same steps alone, in any order, beside anybody, and again."""
-    lambdas, ids = np.array([0.25, 0.5, 0.25, 0.5]), np.arange(100, 164)
+    lambdas, ids = np.array([0.25, 0.5, 0.25, 0.5, 0.25, 0.5]), np.arange(100, 164)
     whole = draw(trial, lambdas, ids, seed=trial.seed)
     order = trial.rng().permutation(len(ids))
     others = {

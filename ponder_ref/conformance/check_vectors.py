@@ -59,7 +59,10 @@ def _register(requirement: str, function: str, cases: list[dict]) -> None:
                 (run_gradient_case if gradient else run_value_case)(trial, function, case)
 
     name = f"vectors {function} {requirement}"
-    check(requirement, "vectors", *needs, name=name)(run)
+    dtypes = ("float64",) if gradient else ("float64", "float32")
+    check(requirement, "vectors", *needs, dtypes=dtypes, name=name)(run)
+    if gradient:  # in float32 they say little more than the laws of the gradients do, and compilers take long over them
+        check(requirement, "vectors", *needs, dtypes=("float32",), level="full", name=name)(run)
     if any(applies(case, function, LOW_PRECISION[0]) for case in cases):
         check(requirement, "vectors", *needs, dtypes=LOW_PRECISION, level="full", name=f"{name} in low precision")(run)
 

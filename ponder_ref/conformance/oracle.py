@@ -19,6 +19,7 @@ INTEGER_FIELDS = {
     "threefry2x32": "result",
 }
 
+FLUSHED = 1e-32  # times a relative tolerance of 1e-5: the largest subnormal number of float32, ten times over
 REFERENCE = Subject(ponder_ref, "ponder_ref")
 
 
@@ -30,9 +31,9 @@ def expected(function: str, arrays: dict, arguments: dict) -> dict[str, np.ndarr
 
 
 def _weighted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Σ |w|·|v| over steps, leaving out what has no weight."""
+    """Σ |w|·|v| over steps, leaving out what has no weight; FLUSHED allows for weights flushed to 0."""
     weights = weights.reshape(*weights.shape, *[1] * (values.ndim - weights.ndim))
-    return (np.abs(weights) * np.where(weights == 0, 0, np.abs(values))).sum(axis=0)
+    return ((np.abs(weights) + FLUSHED) * np.where(weights == 0, 0, np.abs(values))).sum(axis=0)
 
 
 def _kl_terms(log_p: np.ndarray, log_prior: np.ndarray) -> np.ndarray:

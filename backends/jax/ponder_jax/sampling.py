@@ -1,9 +1,11 @@
 """Counter-based uniforms, sampled steps and the quantile exit (spec S1 to S6; paper §2.5)."""
 
+import functools
 import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ponder_jax.arrays import as_float, jitted, length_array, step_numbers
 from ponder_ref import checks
@@ -36,10 +38,16 @@ def halting_uniforms(seed: int, example_ids: jax.Array, *, max_steps: int, draw:
     key = (seed mod 2³², seed div 2³²), counter = (id mod 2³², domain·2²⁸ + draw·2¹⁶ + n), u = (word >> 8)·2⁻²⁴.
     """
     check_counter(seed, example_ids, max_steps, draw, domain)
-    ids = jnp.asarray(example_ids).astype(jnp.uint32)[None]
+    numbers = (seed & MASK, seed >> 32, (domain << 28) + (draw << 16))
+    return _uniforms(jnp.asarray(example_ids), *(np.uint32(number) for number in numbers), max_steps)
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def _uniforms(example_ids, k0, k1, fields, max_steps: int) -> jax.Array:
+    """Not compiled again for another seed or draw."""
+    ids = example_ids.astype(jnp.uint32)[None]
     steps = jnp.arange(1, max_steps + 1, dtype=jnp.uint32).reshape(-1, *[1] * (ids.ndim - 1))
-    fields = jnp.uint32((domain << 28) + (draw << 16)) + steps
-    word, _ = threefry2x32((jnp.uint32(seed & MASK), jnp.uint32(seed >> 32)), jnp.broadcast_arrays(ids, fields))
+    word, _ = threefry2x32((k0, k1), jnp.broadcast_arrays(ids, fields + steps))
     return (word >> jnp.uint32(8)).astype(jnp.float32) * 2**-24
 
 
