@@ -44,10 +44,11 @@ def run_pytest(session: nox.Session, *args: str) -> None:
 
 
 def test_backend(session: nox.Session, framework: str, other: str) -> None:
-    """Installs one framework alone, judges its backend in full, and runs the backend's own tests."""
+    """Installs one framework alone, judges its backend (compiled code too), and runs the backend's own tests."""
     install(session, framework, "test")
     check_absent(session, other)
-    judge(session, "--backend", f"ponder_{framework}", "--level", "full")
+    judge(session, "--backend", f"ponder_{framework}")
+    judge(session, "--backend", f"ponder_{framework}", "--level", "full", "--only", "B9")
     run_pytest(session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob(f"test_backend_{framework}*.py")))
 
 

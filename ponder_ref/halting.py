@@ -110,7 +110,9 @@ def log_halting_from_lambdas(lambdas, *, remainder: str = "last", lengths=None) 
     lam = np.where(_used(lam, lengths, remainder), lam, 0.5)
     _report("lambdas", ~((np.real(lam) >= 0) & (np.real(lam) <= 1)), "are outside [0, 1]")
     with np.errstate(divide="ignore", invalid="ignore"):
-        return _log_halting(np.log(lam), np.log1p(-lam), lengths, remainder)
+        log_halt = np.where(np.real(lam) == 0, -np.inf, np.log(lam))  # constants: no gradient at λ = 0 and λ = 1
+        log_continue = np.where(np.real(lam) == 1, -np.inf, np.log1p(-lam))
+        return _log_halting(log_halt, log_continue, lengths, remainder)
 
 
 def halting_lengths(halt_logits, *, epsilon: float, min_steps: int = 1) -> np.ndarray:

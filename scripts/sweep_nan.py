@@ -6,8 +6,8 @@ A row is one example of 8 steps in float32. Inputs are finite: normal numbers of
 and subnormals mixed in, λ in [0, 1] with 0, 1 and subnormals. Functions of log p are fed log_halting of such logits and
 differentiated with respect to the logits; every row is swept in both remainder rules. Gradients with respect to λ count
 where λ is strictly inside (0, 1) and not subnormal, which is where they are defined. Optimiser updates are not
-differentiated. Functions with integer results have no NaN, and priors take no arrays. One line a function; exit code 1 if
-anything is NaN.
+differentiated. Functions with integer results have no NaN, and priors take no arrays. One line a function; exit code 1
+if anything is NaN.
 """
 
 import argparse

@@ -98,7 +98,7 @@ def geometric_log_prior(lambda_p: mp.mpf, steps: int, remainder: str) -> Row:
     stay = mp.log1p(-lambda_p)
     log_q = [mp.log(lambda_p) + n * stay for n in range(steps)]
     if remainder == "last":
-        return log_q[:-1] + [(steps - 1) * stay]
+        return [*log_q[:-1], (steps - 1) * stay]
     log_z = mp.log(-mp.expm1(steps * stay))
     return [x - log_z for x in log_q]
 
@@ -118,7 +118,7 @@ def poisson_log_prior(rate: mp.mpf, steps: int, remainder: str) -> Row:
         term *= rate / k
         tail += term
     assert mp.almosteq(tail, mp.gammainc(steps - 1, 0, rate, regularized=True), rel_eps=mp.mpf("1e-50"))
-    return log_q[:-1] + [mp.log(tail)]
+    return [*log_q[:-1], mp.log(tail)]
 
 
 def ponder_loss(

@@ -87,6 +87,6 @@ def weighted_sum(weights: Sequence[Fraction | float], values: Sequence[float]) -
     total: Fraction | float = Fraction(0)
     for w, y in zip(weights, values, strict=True):
         if w != 0:
-            is_nan = isinstance(w, float) and math.isnan(w) or math.isnan(y)
+            is_nan = (isinstance(w, float) and math.isnan(w)) or math.isnan(y)
             total = add(total, math.nan if is_nan else Fraction(w) * Fraction(y))
     return total

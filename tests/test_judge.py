@@ -125,6 +125,7 @@ def test_what_cannot_be_run_gives_exit_code_2_and_one_sentence(tmp_path, content
         ["--backend", "ponder_ref", "--dtypes", "float8"],
         ["--backend", "ponder_ref", "--report", "no/such/folder/report.json"],
         ["--backend", "ponder_ref", "--level", "most"],
+        ["--backend", "ponder_ref", "--only", "L2,X9"],
         ["--backend", "ponder_ref:nothing"],
         ["--new", "not-a-name.py"],
         [],

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="LIST",
         help="judge these dtypes only, separated by commas (default: all the backend offers)",
     )
+    p.add_argument("--only", metavar="LIST", help="check these requirements only, separated by commas: L2,H3")
     p.add_argument("--report", type=Path, metavar="FILE.json", help="also write the verdicts as JSON")
     return p
 
@@ -41,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     from ponder_ref.conformance.loading import CannotRun, load
     from ponder_ref.conformance.skeleton import write_skeleton
+    from ponder_ref.spec_data import requirements
 
     if options.new:
         write_skeleton(Path(options.new))
@@ -54,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
         raise CannotRun(f"--seed must be at least 0, got {options.seed}")
     if options.report is not None and not options.report.resolve().parent.is_dir():
         raise CannotRun(f"--report: the folder {options.report.parent} does not exist")
+    only = options.only.split(",") if options.only else None
+    if unknown := set(only or ()) - set(requirements()):
+        raise CannotRun(f"--only {options.only}: the standard has no requirement {', '.join(sorted(unknown))}")
     backend = load(options.backend)
 
     from ponder_ref.conformance.report import counts, table, write_report
@@ -63,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         if sys.stderr.isatty():
             print(f"\r\033[K{line} ...", end="", file=sys.stderr, flush=True)
 
-    settings = {"level": options.level, "examples": options.examples, "seed": options.seed}
+    settings = {"level": options.level, "examples": options.examples, "seed": options.seed, "only": only}
     if options.dtypes:
         wanted = tuple(options.dtypes.split(","))
         offered = tuple(getattr(backend, "DTYPES", ()))

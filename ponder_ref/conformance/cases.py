@@ -23,6 +23,10 @@ class Drawn:
     def __init__(self, draw, without: tuple[str, ...] = ()):
         self.draw, self.without = draw, without
 
+    def round(self, x: np.ndarray) -> np.ndarray:
+        """What is derived from drawn numbers is rounded as they are, so that float32 holds it."""
+        return x.astype(np.float32).astype(np.float64)
+
     def shape(self) -> tuple[int, tuple[int, ...]]:
         return self.draw(st.sampled_from(SHAPES))
 
@@ -60,8 +64,19 @@ class Drawn:
 class Seeded:
     """Numbers from a seeded generator, in a shape of one's choice: corners of the logits mixed into normal ones."""
 
-    def __init__(self, rng: np.random.Generator, steps: int, batch: tuple[int, ...], without: tuple[str, ...] = ()):
-        self.rng, self.steps, self.batch, self.without = rng, steps, batch, without
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        steps: int,
+        batch: tuple[int, ...],
+        without: tuple[str, ...] = (),
+        exact: bool = False,
+    ):
+        self.rng, self.steps, self.batch, self.without, self.exact = rng, steps, batch, without, exact
+
+    def round(self, x: np.ndarray) -> np.ndarray:
+        """To float32, unless float64 is on trial: then all its digits are used, and a narrower backend shows."""
+        return x if self.exact else x.astype(np.float32).astype(np.float64)
 
     def shape(self) -> tuple[int, tuple[int, ...]]:
         return self.steps, self.batch
@@ -71,20 +86,17 @@ class Seeded:
         shift = self.rng.choice([-6.0, -2.0, 0.0], size=(1, *shape[1:])) if len(shape) > 1 else -2.0
         z = self.rng.normal(size=shape) * scale + shift
         corner = self.rng.random(shape) < self.rng.choice([0.0, 0.0, 0.2])
-        return self._round(np.where(corner, self.rng.choice(CORNERS, size=shape), z))
-
-    def _round(self, x: np.ndarray) -> np.ndarray:
-        return x.astype(np.float32).astype(np.float64)
+        return self.round(np.where(corner, self.rng.choice(CORNERS, size=shape), z))
 
     def values(self, shape) -> np.ndarray:
-        return self._round(self.rng.normal(size=shape) * 3)
+        return self.round(self.rng.normal(size=shape) * 3)
 
     def lambdas(self, shape) -> np.ndarray:
         lam = self.rng.random(shape) ** self.rng.choice([1, 3])
-        return self._round(np.where(self.rng.random(shape) < 0.05, self.rng.integers(0, 2, shape), lam))
+        return self.round(np.where(self.rng.random(shape) < 0.05, self.rng.integers(0, 2, shape), lam))
 
     def inside(self, shape) -> np.ndarray:
-        return self._round(self.rng.uniform(0.01, 0.99, shape))
+        return self.round(self.rng.uniform(0.01, 0.99, shape))
 
     def integers(self, low: int, high: int, shape) -> np.ndarray:
         return self.rng.integers(low, high, shape, endpoint=True)
@@ -133,23 +145,22 @@ def halting_arguments(source, name: str, array: np.ndarray) -> tuple[dict, dict]
 def log_distribution(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
     """Some log p, cut or not, as a backend would be given it."""
     arrays, arguments = halting_arguments(source, "halt_logits", source.logits((steps, *batch)))
-    log_p = expected("log_halting", arrays, arguments)["result"]
-    return log_p.astype(np.float32).astype(np.float64)
+    return source.round(expected("log_halting", arrays, arguments)["result"])
 
 
 def log_prior(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
     kind = source.choose("geometric", "last", "uniform", "poisson", "own", "certain")
     if kind == "own":
-        raw = source.values((steps, *batch))
+        raw = source.values((steps, *batch)) * source.choose(1.0, 300.0)
         raw = raw - raw.max(axis=0)
-        return (raw - np.log(np.exp(raw).sum(axis=0))).astype(np.float32).astype(np.float64)
+        return source.round(raw - np.log(np.exp(raw).sum(axis=0)))
     if kind == "uniform":
-        return ponder_ref.uniform_log_prior(steps, dtype="float32").astype(np.float64)
+        return source.round(ponder_ref.uniform_log_prior(steps, dtype="float64"))
     if kind == "poisson":
-        return ponder_ref.poisson_log_prior(source.number(0.1, 9.0), steps, dtype="float32").astype(np.float64)
+        return source.round(ponder_ref.poisson_log_prior(source.number(0.1, 9.0), steps, dtype="float64"))
     lambda_p = 1.0 if kind == "certain" else source.number(0.01, 0.95)
     remainder = "last" if kind == "last" else "normalize"
-    return ponder_ref.geometric_log_prior(lambda_p, steps, remainder=remainder, dtype="float32").astype(np.float64)
+    return source.round(ponder_ref.geometric_log_prior(lambda_p, steps, remainder=remainder, dtype="float64"))
 
 
 def batch_weights(source, batch: tuple[int, ...]) -> np.ndarray | None:
@@ -158,4 +169,4 @@ def batch_weights(source, batch: tuple[int, ...]) -> np.ndarray | None:
         return None
     weights = source.integers(0, 2, batch)
     weights.flat[source.count(0, max(weights.size - 1, 0))] = 1
-    return weights > 0 if source.choose(True, False) else weights * 0.75
+    return weights > 0 if source.choose(True, False) else weights * source.choose(0.75, 2**-12, 24.0)

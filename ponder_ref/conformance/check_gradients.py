@@ -84,6 +84,8 @@ def gradients_by_lambda_inside_the_interval(trial: Trial) -> None:
             "step_losses": source.values((steps, *batch)),
             "log_prior": np.full(steps, -np.log(steps)),
         }
+        if "H4" not in source.without:
+            arrays["lengths"] = source.integers(1, steps, batch)
         arguments = {"beta": 0.3, "remainder": some_remainder(source)}
         compare_gradients(trial, "H9", "grad_ponder_loss_by_lambda", arrays, arguments)
 
@@ -153,6 +155,17 @@ def the_slope_by_beta_is_the_kl(trial: Trial) -> None:
     assert_close(
         "L2", "the gradient into the prior", by_prior, np.zeros(2), **{**common, "kind": "exact", "dtype": "float64"}
     )
+
+
+@check("H3", "gradients", *OBJECTIVES["grad_ponder_loss_by_lambda"].needs, "value_and_grad")
+def no_gradient_where_no_step_halts(trial: Trial) -> None:
+    """Every λ is 0: the distribution is uniform by definition and has no slope."""
+    arrays = {"step_losses": np.array([[1.0], [2.0], [4.0]]), "log_prior": np.log(np.array([0.5, 0.25, 0.25]))}
+    arrays["lambdas"] = np.full((3, 1), 0.5)
+    arguments = {"beta": 0.3, "remainder": "normalize"}
+    objective = OBJECTIVES["grad_ponder_loss_by_lambda"].make(trial.subject, arrays, arguments, trial.dtype)
+    _, (slope,) = trial.subject.gradients(objective.fn, [np.zeros((3, 1))], trial.dtype, objective.constants)
+    assert_close("H3", "the gradient at λ = 0", slope, np.zeros((3, 1)), kind="exact", dtype="float64")
 
 
 @check("B8", "low precision", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", dtypes=LOW_PRECISION)

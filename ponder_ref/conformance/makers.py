@@ -37,7 +37,7 @@ def expected_prediction(source) -> Made:
 
 
 def geometric_log_prior(source) -> Made:
-    lambda_p = source.choose(source.number(0.001, 1.0), 1.0, 0.9, 1e-8)
+    lambda_p = source.choose(source.number(0.001, 1.0), 1.0, 0.9, 1e-8, 1e-12, 1 - 1e-9)
     return {}, {
         "lambda_p": lambda_p,
         "max_steps": source.choose(1, 2, 5, 20, 1000),
@@ -46,12 +46,12 @@ def geometric_log_prior(source) -> Made:
 
 
 def uniform_log_prior(source) -> Made:
-    return {}, {"max_steps": source.count(1, 1000)}
+    return {}, {"max_steps": source.count(1, 5000)}
 
 
 def poisson_log_prior(source) -> Made:
     return {}, {
-        "rate": source.number(0.01, 60.0),
+        "rate": source.choose(source.number(0.01, 60.0), 1e-6, 900.0),
         "max_steps": source.choose(1, 2, 5, 20, 200),
         "remainder": source.choose("normalize", "last"),
     }
@@ -85,9 +85,10 @@ def ponder_loss(source) -> Made:
     if weights is not None:
         left_out = weights == 0
         arrays["log_p"] = np.where(left_out, np.nan, log_p)
+        arrays["log_prior"] = np.where(left_out, np.nan, prior) if prior.ndim > 1 else prior
         arrays["step_losses"] = np.where(left_out, source.choose(np.nan, np.inf), losses)
         arrays["weights"] = weights
-    return arrays, {"beta": source.choose(0.01, 1.0, 2.5)}
+    return arrays, {"beta": source.choose(0.01, 1.0, 50.0)}
 
 
 def threefry2x32(source) -> Made:
@@ -117,13 +118,17 @@ def sample_steps(source) -> Made:
     steps, batch = source.shape()
     lambdas, uniforms = source.lambdas((steps, *batch)), source.lambdas((steps, *batch))
     uniforms = np.floor(uniforms * 256) / 256  # on a grid that every dtype holds, so that u == λ does happen
-    arrays = {"lambdas": np.round(lambdas * 256) / 256, "uniforms": np.where(uniforms == 1, 0, uniforms)}
+    uniforms = np.where(uniforms == 1, 0, uniforms)
+    lambdas = np.round(lambdas * 256) / 256
+    if getattr(source, "exact", False):  # a λ just above u halts: neither may be rounded to the other's dtype
+        lambdas = np.where(source.integers(0, 1, lambdas.shape) == 1, uniforms + 2.0**-40, lambdas)
+    arrays = {"lambdas": lambdas, "uniforms": uniforms}
     return _with_lengths(source, arrays, steps, batch), {}
 
 
 def draw_steps(source) -> Made:
     steps, batch = source.shape()
-    arrays = {"lambdas": source.lambdas((steps, *batch)), "example_ids": source.integers(0, 2**31 - 1, batch)}
+    arrays = {"lambdas": source.lambdas((steps, *batch)), "example_ids": source.integers(-(2**31), 2**31 - 1, batch)}
     return _with_lengths(source, arrays, steps, batch), {
         "seed": source.count(0, 2**64 - 1),
         "draw": source.count(0, 2**12 - 1),
@@ -131,12 +136,12 @@ def draw_steps(source) -> Made:
 
 
 def quantile_steps(source) -> Made:
-    return {"log_p": log_distribution(source, *source.shape())}, {"q": source.choose(0.5, 0.9, 1.0)}
+    return {"log_p": log_distribution(source, *source.shape())}, {"q": source.choose(0.5, 0.9, 1.0, 0.001)}
 
 
 def act_halting(source) -> Made:
     steps, batch = source.shape()
-    return {"lambdas": source.lambdas((steps, *batch))}, {"epsilon": source.choose(0.01, 0.3)}
+    return {"lambdas": source.lambdas((steps, *batch))}, {"epsilon": source.choose(0.01, 0.3, 1e-5)}
 
 
 def act_cost(source) -> Made:

@@ -126,8 +126,8 @@ def act(subject: Subject, arrays: dict, arguments: dict, dtype: str) -> Objectiv
 def _lambda_fn(subject: Subject, remainder: str, beta: float) -> Callable:
     backend = subject.backend
 
-    def fn(lambdas, losses, log_prior):
-        log_p = backend.log_halting_from_lambdas(lambdas, remainder=remainder)
+    def fn(lambdas, losses, log_prior, lengths=None):
+        log_p = backend.log_halting_from_lambdas(lambdas, remainder=remainder, lengths=lengths)
         return backend.ponder_loss(log_p, losses, log_prior, beta=beta).loss
 
     return fn
@@ -137,7 +137,7 @@ def ponder_loss_by_lambda(subject: Subject, arrays: dict, arguments: dict, dtype
     """ponder_loss(log_halting_from_lambdas(λ), ℓ).loss by λ inside (0, 1) (H9)."""
     options, beta = _options(arrays, arguments), arguments["beta"]
     fn = _lambda_fn(subject, options["remainder"], beta)
-    constants = _held(subject, arrays, dtype, "step_losses", "log_prior")
+    constants = _held(subject, arrays, dtype, "step_losses", "log_prior", "lengths")
     lam = arrays["lambdas"]
     given = (np.log(lam) - np.log1p(-lam), arrays["step_losses"], arrays["log_prior"])
     call = {**options, "beta": beta}

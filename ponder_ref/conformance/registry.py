@@ -42,7 +42,7 @@ class Trial:
         return np.random.default_rng([self.seed, zlib.crc32(self.name.encode()), zlib.crc32(self.dtype.encode())])
 
     def seeded(self, steps: int, batch: tuple[int, ...], rng: np.random.Generator | None = None) -> Seeded:
-        return Seeded(rng or self.rng(), steps, batch, self.subject.not_offered)
+        return Seeded(rng or self.rng(), steps, batch, self.subject.not_offered, exact=self.dtype == "float64")
 
     def for_all(self, body: Callable, *, share: float = 1.0) -> None:
         """body(source) for many sources drawn by Hypothesis; a failure is shrunk to the shortest that still fails."""

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_interface,
     check_laws,
     check_sampling,
+    check_slopes,
     check_transforms,
     check_vectors,
 )
@@ -51,7 +52,7 @@ def judge(
     examples: int | None = None,
     seed: int = 0,
     dtypes: tuple[str, ...] | None = None,
-    only: set[str] | None = None,
+    only: Collection[str] | None = None,
     shrink: bool = True,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Verdict]:
@@ -100,6 +101,7 @@ def _start(name: str, dtypes: list[str], variables: dict[str, str], report: Path
     command += ["--dtypes", ",".join(dtypes), "--report", str(report)]
     for key in ("level", "examples", "seed"):
         command += [f"--{key}", str(options[key])] if options[key] is not None else []
+    command += ["--only", ",".join(options["only"])] if options["only"] else []
     environment = {**os.environ, **variables}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 

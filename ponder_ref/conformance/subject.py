@@ -9,6 +9,13 @@ from ponder_ref import interface
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation, describe
 
 PRIORS = ("geometric_log_prior", "uniform_log_prior", "poisson_log_prior")
+RESULTS = {
+    "ponder_loss": interface.PonderLoss,
+    "act_halting": interface.ActHalting,
+    "adam_update": interface.AdamState,
+    "muon_update": interface.MuonState,
+    "clip_by_global_norm": interface.Clipped,
+}
 PAIRS = ("key", "counter")  # arguments of two words, given as arrays whose first axis has length 2
 
 
@@ -56,7 +63,7 @@ class Subject:
             return self.backend.from_numpy(value, "bool")
         if kind in "iu":
             return self.backend.from_numpy(value, "uint32" if value.size and value.max() >= 2**31 else "int32")
-        return self.backend.from_numpy(value, "float32" if name == "uniforms" and dtype in LOW_PRECISION else dtype)
+        return self.backend.from_numpy(value, "float32" if name == "uniforms" else dtype)
 
     def arguments(self, function: str, arrays: dict, arguments: dict, dtype: str) -> dict[str, Any]:
         converted, grads = dict(arguments), {}
@@ -79,6 +86,11 @@ class Subject:
             return {"result": np.stack([self.numpy(function, word) for word in result])}
         if not hasattr(result, "_fields"):
             return {"result": self.numpy(function, result)}
+        wanted = RESULTS.get(function)
+        if wanted is not None and tuple(result._fields) != wanted._fields:
+            raise Violation(
+                "B3", f"{function}: fields {tuple(result._fields)}, should be {wanted._fields} in this order"
+            )
         named = {}
         for field, value in zip(result._fields, result, strict=True):
             if isinstance(value, dict):
