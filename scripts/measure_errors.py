@@ -2,10 +2,10 @@
 
     python scripts/measure_errors.py [--backend ponder_torch ponder_jax] [--dtype float32 ...] [--rounds 1]
 
-One line a quantity of spec/tolerances.toml and dtype: the largest error found, as a share of what is allowed and divided
-by scale + atol/rtol, and where it was found. Log-probabilities, losses and gradients of a thousand steps and of saturated
-logits are compared with 50-digit arithmetic, all else with the float64 reference, whose own rounding then counts as the
-backend's. A round of both backends takes some minutes. Exit code 1 if anything exceeds its tolerance.
+One line a quantity of spec/tolerances.toml and dtype: the largest error found, as a share of what is allowed and
+divided by scale + atol/rtol, and where it was found. Log-probabilities, losses and gradients of a thousand steps and of
+saturated logits are compared with 50-digit arithmetic, all else with the float64 reference, whose own rounding then
+counts as the backend's. A round of both backends takes some minutes. Exit code 1 if anything exceeds its tolerance.
 """
 
 import argparse

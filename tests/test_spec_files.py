@@ -16,8 +16,8 @@ SPEC = ROOT / "spec"
 FILES = sorted((SPEC / "vectors").glob("*.json"))
 # The law of the drawn steps and their equality to S2 and S3 are statements over many draws, not golden numbers.
 WITHOUT_VECTORS = {"S4", "S5"}
-# Largest rtol and atol a quantity may have. A tolerance may become tighter, never looser. The floors of the gradients are
-# for what accelerators flush to 0: they must stay far below any gradient that training could notice.
+# Largest rtol and atol a quantity may have. A tolerance may become tighter, never looser. The floors of the gradients
+# are for what accelerators flush to 0: they must stay far below any gradient that training could notice.
 LIMITS = {
     ("log_p", "float64"): (1e-12, 1e-14),
     ("log_p", "float32"): (1e-5, 1e-5),

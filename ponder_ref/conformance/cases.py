@@ -149,7 +149,7 @@ def log_distribution(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
 
 
 def log_prior(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
-    kind = source.choose("geometric", "last", "uniform", "poisson", "own", "certain")
+    kind = source.choose("geometric", "last", "uniform", "poisson", "own", "own", "certain")
     if kind == "own":
         raw = source.values((steps, *batch)) * source.choose(1.0, 300.0)
         raw = raw - raw.max(axis=0)
@@ -169,4 +169,4 @@ def batch_weights(source, batch: tuple[int, ...]) -> np.ndarray | None:
         return None
     weights = source.integers(0, 2, batch)
     weights.flat[source.count(0, max(weights.size - 1, 0))] = 1
-    return weights > 0 if source.choose(True, False) else weights * source.choose(0.75, 2**-12, 24.0)
+    return weights > 0 if source.choose(True, False) else source.round(weights * source.choose(0.1, 2**-12, 24.0))

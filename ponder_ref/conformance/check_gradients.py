@@ -60,8 +60,8 @@ def gradients_of_the_loss(trial: Trial) -> None:
 
     trial.for_all(body)
     rng = trial.rng()
-    for _ in range(3):
-        made = ponder_arguments(trial.seeded(20, (6,), rng))
+    for steps, batch in ((20, (6,)), (20, (6,)), (3, ()), (3, ())):
+        made = ponder_arguments(trial.seeded(steps, batch, rng))
         compare_gradients(trial, "L5", "grad_ponder_loss", *made)
 
 
@@ -86,6 +86,7 @@ def gradients_by_lambda_inside_the_interval(trial: Trial) -> None:
         }
         if "H4" not in source.without:
             arrays["lengths"] = source.integers(1, steps, batch)
+            arrays["lambdas"] = beyond(arrays["lambdas"], arrays["lengths"], np.nan)
         arguments = {"beta": 0.3, "remainder": some_remainder(source)}
         compare_gradients(trial, "H9", "grad_ponder_loss_by_lambda", arrays, arguments)
 

@@ -11,7 +11,7 @@ import numpy as np
 from ponder_ref.conformance.compare import Violation, assert_close
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
-from ponder_ref.conformance.oracle import REFERENCE
+from ponder_ref.conformance.oracle import REFERENCE, run_and_compare
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import Subject, round_to
 
@@ -155,6 +155,23 @@ def beta_may_be_a_scalar_array(trial: Trial) -> None:
     assert_close(
         "L4", "the loss with β as an array", got["loss"], want["loss"], kind="loss", dtype=trial.dtype, terms=size
     )
+
+
+def _register_long(function: str, requirement: str) -> None:
+    @check(requirement, "laws", function, name=f"{function} over many steps")
+    def long(trial: Trial) -> None:
+        """More steps than a small integer type counts."""
+        source = trial.seeded(300, (4,))
+        arrays, arguments = MAKERS[function](source)
+        for name, small in (("halt_logits", -9.0), ("lambdas", 2.0**-9)):
+            if name in arrays:
+                arrays[name] = np.full(arrays[name].shape, small)
+                arrays.pop("lengths", None)
+        run_and_compare(trial.subject, requirement, function, arrays, arguments, trial.dtype)
+
+
+for _name, _id in (("halting_lengths", "H6"), ("sample_steps", "S3"), ("draw_steps", "S4"), ("act_halting", "A1")):
+    _register_long(_name, _id)
 
 
 @check("S2", "laws", "halting_uniforms", dtypes=("float64", "float32"))

@@ -22,11 +22,11 @@ QUANTITIES: dict[str, dict[str, str]] = {
     "act_halting": {"*": "act"},
     "act_cost": {"*": "act"},
     "act_output": {"*": "act"},
-    "adam_update": {"*": "optim"},
+    "adam_update": {"*": "update"},
     "orthogonalize": {"*": "optim"},
     "muon_update": {"*": "optim"},
-    "clip_by_global_norm": {"*": "optim"},
-    "schedule": {"*": "optim"},
+    "clip_by_global_norm": {"*": "update"},
+    "schedule": {"*": "update"},
 }
 LOW_PRECISION = ("bfloat16", "float16")
 

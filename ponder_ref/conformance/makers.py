@@ -31,7 +31,7 @@ def expected_steps(source) -> Made:
 def expected_prediction(source) -> Made:
     steps, batch = source.shape()
     log_p = log_distribution(source, steps, batch)
-    y_hat = source.values((steps, *batch, *source.choose((), (2,), (2, 3))))
+    y_hat = source.values((steps, *batch, *source.choose((), (2,), (2, 1, 2))))
     impossible = (log_p == -np.inf).reshape(*log_p.shape, *[1] * (y_hat.ndim - log_p.ndim))
     return {"log_p": log_p, "y_hat": np.where(impossible, np.nan, y_hat)}, {}
 
@@ -153,7 +153,7 @@ def act_cost(source) -> Made:
 def act_output(source) -> Made:
     steps, batch = source.shape()
     weights = source.lambdas((steps, *batch))
-    y_hat = source.values((steps, *batch, *source.choose((), (2,))))
+    y_hat = source.values((steps, *batch, *source.choose((), (2,), (2, 1, 2))))
     unused = (weights == 0).reshape(*weights.shape, *[1] * (y_hat.ndim - weights.ndim))
     return {"weights": weights, "y_hat": np.where(unused, np.nan, y_hat)}, {}
 
@@ -173,7 +173,7 @@ def _optimiser(source, shape, moments: tuple[str, ...]) -> Made:
 
 
 def adam_update(source) -> Made:
-    arrays, arguments = _optimiser(source, source.choose((), (3,), (2, 3)), ("m", "v"))
+    arrays, arguments = _optimiser(source, source.choose((), (3,), (2, 3), (2, 1, 2)), ("m", "v"))
     if source.choose(True, False):
         arguments |= {
             "beta1": source.choose(0.0, 0.8),
@@ -198,7 +198,12 @@ def muon_update(source) -> Made:
     arrays["grad"] = np.where(np.abs(arrays["grad"]).max() > 0.01, arrays["grad"], 1.0)
     # The momentum must not cancel against the gradient: Newton-Schulz would magnify what is left of the rounding.
     arrays["m"] = np.abs(arrays["m"]) * np.sign(arrays["grad"])
-    return arrays, {**arguments, "nesterov": source.choose(True, False), "beta": source.choose(0.95, 0.9)}
+    return arrays, {
+        **arguments,
+        "nesterov": source.choose(True, False),
+        "beta": source.choose(0.95, 0.9),
+        "ns_steps": source.choose(3, 5),
+    }
 
 
 def clip_by_global_norm(source) -> Made:
@@ -208,15 +213,15 @@ def clip_by_global_norm(source) -> Made:
 
 
 def schedule(source) -> Made:
-    total = source.count(1, 100)
+    total = source.choose(source.count(1, 100), 10_000)
     return {}, {
-        "update": source.count(1, 120),
+        "update": source.choose(source.count(1, 120), source.count(1, 12_000)),
         "learning_rate": source.number(0.001, 1.0),
         "total": total,
         "warmup": source.count(0, total - 1),
         "decay": source.choose("constant", "linear", "cosine", "polynomial"),
-        "end": source.choose(0.0, 1e-4),
-        "power": source.choose(1.0, 0.5, 2.0),
+        "end": source.choose(0.0, 1e-4, 2.0),
+        "power": source.choose(1.0, 0.5, 3.0),
     }
 
 

@@ -138,7 +138,7 @@ def ponder_loss_by_lambda(subject: Subject, arrays: dict, arguments: dict, dtype
     options, beta = _options(arrays, arguments), arguments["beta"]
     fn = _lambda_fn(subject, options["remainder"], beta)
     constants = _held(subject, arrays, dtype, "step_losses", "log_prior", "lengths")
-    lam = arrays["lambdas"]
+    lam = np.where(np.isnan(arrays["lambdas"]), 0.5, arrays["lambdas"])  # NaN stands only where nothing looks
     given = (np.log(lam) - np.log1p(-lam), arrays["step_losses"], arrays["log_prior"])
     call = {**options, "beta": beta}
     slope = lam * (1 - lam)

@@ -158,5 +158,8 @@ def run_and_compare(
     """Calls the backend on arguments rounded to its dtype, and compares with the reference on the same numbers."""
     arrays = {name: round_to(dtype, array) for name, array in arrays.items()}
     got = subject.call(function, arrays, arguments, dtype, via=via)
+    if function == "draw_steps" and not subject.offers("S4"):  # another generator: its law is judged, not its numbers
+        check_dtypes(function, got, dtype)
+        return
     loose = {"dtype": "float64"} if function in PRIORS else {}
     assert_agrees(requirement, function, arrays, {**arguments, **loose}, got, dtype)

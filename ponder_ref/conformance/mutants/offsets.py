@@ -19,7 +19,8 @@ SPEAKS = {
     "prediction": ("H8", ("expected_prediction",)),
     "loss": ("L1", ("expected_loss",)),
     "act": ("A4", ("act_output",)),
-    "optim": ("O1", ("adam_update",)),
+    "update": ("O1", ("adam_update",)),
+    "optim": ("O2", ("orthogonalize",)),
 }
 DECISIONS = {"halting_lengths": "epsilon", "quantile_steps": "q", "act_halting": "epsilon"}
 
