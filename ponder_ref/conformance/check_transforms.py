@@ -104,7 +104,7 @@ def everything_in_one_graph(trial: Trial) -> None:
         return loss, grad, adam.param, muon.param, steps, quantile, cost
 
     names = ("loss", "grad", "adam", "muon", "steps", "quantile", "cost")
-    given = (*floats, example_ids)
+    given = (floats[0], floats[1], floats[2], floats[3], example_ids)
     eager = everything(*given)
     fast = backend.compiled(everything, optimize=True)(*given)
     kinds = ("loss", "gradient", "optim", "optim", "exact", "exact", "act")
