@@ -70,9 +70,10 @@ def jitted(fn: Callable) -> Callable:
         if any(isinstance(value, Tracer) for value in arrays.values()):
             return fn(*args, **kwargs)  # somebody compiles already
         try:
-            return _call(fn, static, arrays)
-        except TypeError:  # a list where an array should be cannot be static: let fn complain of it
+            hash(static)
+        except TypeError:  # a list where an array should be: let fn complain of it
             return fn(*args, **kwargs)
+        return _call(fn, static, arrays)
 
     return call
 

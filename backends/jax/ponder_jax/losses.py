@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ponder_jax.arrays import as_float, expand_right, jitted
 from ponder_ref import checks
@@ -48,7 +49,6 @@ def weighted_mean(values: jax.Array, weights: jax.Array | None = None) -> jax.Ar
     return (weights * jnp.where(weights == 0, 0.0, values)).sum() / weights.sum()
 
 
-@jitted
 def ponder_loss(
     log_p: jax.Array,
     step_losses: jax.Array,
@@ -67,14 +67,22 @@ def ponder_loss(
       beta: weight of the KL.
       weights: `[...batch]`, non-negative; padding has weight 0 and no influence (L3).
     """
+    checks.check_scalar("beta", beta, "[0, inf)")
+    beta = beta if isinstance(beta, jax.Array) else np.asarray(beta)  # an array: not compiled again for another β
+    return _ponder_loss(log_p, step_losses, log_prior, beta=beta, weights=weights)
+
+
+@jitted
+def _ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderLoss:
     checks.check_steps_first("log_p", log_p)
     checks.check_like("step_losses", step_losses, log_p)
-    checks.check_scalar("beta", beta, "[0, inf)")
     checks.check_weights(weights, log_p.shape[1:])
-    live = jnp.ones(log_p.shape[1:], bool) if weights is None else weights != 0
+    live = jnp.ones(log_p.shape[1:], bool) if weights is None else weights.astype(bool)
     # Selected before, so that no NaN of a dead row enters a gradient, and after, so that its values are 0.
     log_p, step_losses = jnp.where(live, log_p, 0.0), jnp.where(live, step_losses, 0.0)
     rec = jnp.where(live, expected_loss(log_p, step_losses), 0.0)
     reg = jnp.where(live, kl_divergence(log_p, log_prior), 0.0)
     loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
-    return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, rec, reg)
+    dtype = jnp.promote_types(loss_rec.dtype, loss_reg.dtype)
+    loss = loss_rec.astype(dtype) + beta.astype(dtype) * loss_reg.astype(dtype)
+    return PonderLoss(loss, loss_rec, loss_reg, rec, reg)
