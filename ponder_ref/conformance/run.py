@@ -24,6 +24,7 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_transforms,
     check_vectors,
 )
+from ponder_ref.conformance.compare import LOW_PRECISION
 from ponder_ref.conformance.loading import CannotRun
 from ponder_ref.conformance.registry import ANY_DTYPE, CHECKS, GROUPS, Check, Trial, Verdict, run_check
 from ponder_ref.conformance.report import merge, read_verdicts
@@ -41,7 +42,9 @@ def _missing(item: Check, subject: Subject) -> bool:
 
 
 def _dtypes(item: Check, dtypes: tuple[str, ...]) -> tuple[str, ...]:
-    return dtypes[:1] if item.dtypes == ANY_DTYPE else tuple(d for d in dtypes if d in item.dtypes)
+    if item.dtypes == ANY_DTYPE:  # the first that every function takes
+        return tuple(d for d in dtypes if d not in LOW_PRECISION)[:1]
+    return tuple(d for d in dtypes if d in item.dtypes)
 
 
 def judge(
@@ -86,13 +89,13 @@ def judge(
 
 
 def _environments(backend: Any, level: str) -> dict[tuple, list[str]]:
-    """Dtypes by the environment variables they need and this process does not have."""
+    """Dtypes by the environment variables they need and this process lacks; half precision apart, for speed."""
     groups: dict[tuple, list[str]] = {}
     quick = getattr(backend, "QUICK", {}) if level == "core" else {}
     for dtype in getattr(backend, "DTYPES", ()):
         wanted = {**quick, **getattr(backend, "ENVIRONMENT", {}).get(dtype, {})}
         missing = tuple(sorted((k, v) for k, v in wanted.items() if os.environ.get(k) != v))
-        groups.setdefault(missing, []).append(dtype)
+        groups.setdefault((missing, bool(missing) and dtype in LOW_PRECISION), []).append(dtype)
     return groups
 
 
@@ -109,10 +112,10 @@ def _start(name: str, dtypes: list[str], variables: dict[str, str], report: Path
 def judge_in_processes(backend: Any, name: str, options: dict[str, Any], progress) -> dict[str, Verdict]:
     """As `judge`; dtypes for which the backend asks for an environment of their own run in processes that have it."""
     groups = _environments(backend, options["level"])
-    here = tuple(groups.pop((), ()))
+    here = tuple(groups.pop(((), False), ()))
     with tempfile.TemporaryDirectory() as folder:
         children = []
-        for number, (variables, dtypes) in enumerate(groups.items()):
+        for number, ((variables, _), dtypes) in enumerate(groups.items()):
             report = Path(folder) / f"{number}.json"
             children.append((dtypes, dict(variables), report, _start(name, dtypes, dict(variables), report, options)))
         runs = [judge(backend, label=name, dtypes=here, progress=progress, **options)] if here or not groups else []
