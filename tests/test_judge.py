@@ -73,6 +73,21 @@ def test_what_must_be_offered_cannot_be_declared_away():
     assert verdicts["B1"].status == "failed"
 
 
+@pytest.mark.parametrize(
+    "replaced", [{"DTYPES": ()}, {"DTYPES": None}, {"NOT_OFFERED": ("compiled", "vmapped", "L2")}], ids=repr
+)
+def test_nobody_conforms_by_offering_nothing(replaced):
+    verdicts = judge(backend(Mutant("empty", "", "B1", replaced)), examples=2, only={"B1"})
+    assert verdicts["B1"].status == "failed"
+
+
+def test_a_part_of_the_checks_is_not_a_verdict(tmp_path):
+    report = tmp_path / "report.json"
+    result = run("--backend", "ponder_ref", "--only", "H7,L2", "--examples", "2", "--report", str(report))
+    assert result.returncode == 0 and "2 of H7, L2 passed" in result.stdout and "conforms" not in result.stdout
+    assert json.loads(report.read_text(encoding="utf-8"))["conforms"] is None
+
+
 def test_the_reference_conforms_and_the_report_says_so(tmp_path):
     report = tmp_path / "report.json"
     result = run("--backend", "ponder_ref", "--examples", "5", "--report", str(report))
@@ -126,6 +141,7 @@ def test_what_cannot_be_run_gives_exit_code_2_and_one_sentence(tmp_path, content
         ["--backend", "ponder_ref", "--report", "no/such/folder/report.json"],
         ["--backend", "ponder_ref", "--level", "most"],
         ["--backend", "ponder_ref", "--only", "L2,X9"],
+        ["--backend", "ponder_ref", "--report", "."],
         ["--backend", "ponder_ref:nothing"],
         ["--new", "not-a-name.py"],
         [],

@@ -54,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
         raise CannotRun(f"--examples must be at least 1, got {options.examples}")
     if options.seed < 0:
         raise CannotRun(f"--seed must be at least 0, got {options.seed}")
+    if options.report is not None and options.report.is_dir():
+        raise CannotRun(f"--report: {options.report} is a folder, not a file")
     if options.report is not None and not options.report.resolve().parent.is_dir():
         raise CannotRun(f"--report: the folder {options.report.parent} does not exist")
     only = options.only.split(",") if options.only else None
@@ -79,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
         verdicts = judge_in_processes(backend, options.backend, settings, progress)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
-    print(table(verdicts, options.backend))
+    print(table(verdicts, options.backend, only=only))
     if options.report is not None:
         write_report(options.report, verdicts, options.backend, settings)
     return 0 if counts(verdicts)["failed"] == 0 else 1

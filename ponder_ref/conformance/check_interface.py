@@ -15,6 +15,7 @@ from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
 from ponder_ref.conformance.subject import round_to
 from ponder_ref.spec_data import requirements
 
+ALWAYS = ("H1", "H2", "L1", "L2", "L3", "L4", "B1", "B2", "B3", "B4", "B5", "B6", "B7")  # what must be offered entails
 ODD_SHAPES = ((2, ()), (3, (2, 1, 2)))  # the laws use one and two batch axes
 TRANSFORM_PARAMETERS = {
     "value_and_grad": ("fn", "arrays", "constants"),
@@ -31,7 +32,7 @@ def every_name_is_there(trial: Trial) -> None:
     backend, declared = trial.subject.backend, trial.subject.not_offered
     known = {*interface.FUNCTIONS, *interface.TRANSFORMS, *requirements()}
     for name in declared:
-        if name in interface.REQUIRED:
+        if name in interface.REQUIRED or name in ALWAYS:
             raise Violation("B1", f"{name} must be offered, but NOT_OFFERED lists it")
         if name not in known:
             raise Violation("B1", f"NOT_OFFERED lists {name!r}, which is neither a function nor a requirement")

@@ -30,16 +30,22 @@ def counts(verdicts: dict[str, Verdict]) -> dict[str, int]:
     }
 
 
-def table(verdicts: dict[str, Verdict], label: str, *, width: int = 118) -> str:
+def table(verdicts: dict[str, Verdict], label: str, *, only: list[str] | None = None, width: int = 118) -> str:
     """One row a requirement, and under a failed one its shortest failing input."""
     texts = requirements()
     lines = [f"{label} against the PonderNet standard {SPEC_VERSION}", ""]
     for requirement, verdict in verdicts.items():
+        if only and requirement not in only and not verdict.failures:
+            continue
         lines.append(f"  {requirement:<4} {verdict.status:<12} {verdict.checks:>4} checks   {texts[requirement]}")
         for sentence in verdict.failures:
             lines += textwrap.wrap(sentence, width, initial_indent="         ", subsequent_indent="         ")
     total = counts(verdicts)
     verdict_line = "conforms" if total["failed"] == 0 else "does not conform"
+    if only:
+        passed = sum(verdicts[requirement].status == "passed" for requirement in only)
+        lines += ["", f"{label}: {passed} of {', '.join(only)} passed; no other requirement was tried"]
+        return "\n".join(lines)
     lines += ["", f"{label} {verdict_line}: " + ", ".join(f"{n} {status}" for status, n in total.items())]
     return "\n".join(lines)
 
@@ -50,7 +56,7 @@ def write_report(path: Path, verdicts: dict[str, Verdict], label: str, options: 
         "backend": label,
         "spec_version": SPEC_VERSION,
         "options": options,
-        "conforms": counts(verdicts)["failed"] == 0,
+        "conforms": None if options.get("only") else counts(verdicts)["failed"] == 0,
         "counts": counts(verdicts),
         "requirements": [
             {

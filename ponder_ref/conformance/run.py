@@ -41,9 +41,9 @@ def _missing(item: Check, subject: Subject) -> bool:
     return not subject.offers(item.requirement) or any(not subject.offers(name) for name in item.needs)
 
 
-def _dtypes(item: Check, dtypes: tuple[str, ...]) -> tuple[str, ...]:
+def _dtypes(item: Check, dtypes: tuple[str, ...], subject: Subject) -> tuple[str, ...]:
     if item.dtypes == ANY_DTYPE:  # the first that every function takes
-        return tuple(d for d in dtypes if d not in LOW_PRECISION)[:1]
+        return tuple(d for d in dtypes if d not in LOW_PRECISION)[:1] or (() if subject.dtypes else ("float32",))
     return tuple(d for d in dtypes if d in item.dtypes)
 
 
@@ -79,7 +79,7 @@ def judge(
             for item in (item for item in chosen if item.group == group):
                 if _missing(item, subject):
                     continue
-                for dtype in _dtypes(item, dtypes):
+                for dtype in _dtypes(item, dtypes, subject):
                     if not verdicts[item.requirement].settled:
                         trial = Trial(subject, dtype, name=item.name, **trial_options)
                         run_check(item, trial, verdicts)

@@ -44,7 +44,7 @@ class Subject:
     def __init__(self, backend: Any, label: str):
         self.backend, self.label = backend, label
         self.not_offered = tuple(getattr(backend, "NOT_OFFERED", ()))
-        self.dtypes = tuple(getattr(backend, "DTYPES", ("float32",)))
+        self.dtypes = tuple(getattr(backend, "DTYPES", ()))
 
     def offers(self, name: str) -> bool:
         """Whether a function, an adapter or a requirement is offered."""
