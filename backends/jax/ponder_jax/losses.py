@@ -68,8 +68,8 @@ def ponder_loss(
       weights: `[...batch]`, non-negative; padding has weight 0 and no influence (L3).
     """
     checks.check_scalar("beta", beta, "[0, inf)")
-    beta = beta if isinstance(beta, jax.Array) else np.asarray(beta)  # an array: not compiled again for another β
-    return _ponder_loss(log_p, step_losses, log_prior, beta=beta, weights=weights)
+    factor = beta if isinstance(beta, jax.Array) else np.asarray(beta)  # an array: not compiled again for another β
+    return _ponder_loss(log_p, step_losses, log_prior, beta=factor, weights=weights)
 
 
 @jitted
