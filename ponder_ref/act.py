@@ -22,6 +22,12 @@ def act_halting(lambdas, *, epsilon: float = 0.01) -> ActHalting:
     n = step_numbers(lam)
     enough = np.cumsum(np.real(lam), axis=0) >= 1 - epsilon
     steps = np.where(enough, n, lam.shape[0]).min(axis=0)
+    return act_weights(lam, steps)
+
+
+def act_weights(lam, steps) -> ActHalting:
+    """Weights and remainder of λ `[N, ...batch]` for steps `[...batch]` that are known (A2)."""
+    n = step_numbers(lam)
     before = np.where(n < steps, lam, 0)
     remainder = 1 - before.sum(axis=0)
     return ActHalting(np.where(n == steps, remainder, before), steps, remainder)

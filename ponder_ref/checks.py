@@ -138,3 +138,48 @@ def check_update_number(step: Any) -> None:
 def check_dtype(dtype: str) -> None:
     if dtype not in ("float32", "float64"):
         raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}')
+
+
+def check_like_targets(y_hat: Any, targets: Any) -> None:
+    """Targets (of any number dtype) of exactly the shape of the prediction."""
+    check_floating("y_hat", y_hat)
+    check_array("targets", targets)
+    check_shape("targets", targets, tuple(y_hat.shape), "y_hat")
+
+
+def check_classes(y_hat: Any, targets: Any) -> None:
+    """Predictions `[..., classes]` and integer targets `[...]`."""
+    check_floating("y_hat", y_hat)
+    check_integer("targets", targets)
+    if len(y_hat.shape) < 1 or y_hat.shape[-1] < 1:
+        raise ValueError(f"y_hat must have the classes as its last axis, got shape {tuple(y_hat.shape)}")
+    check_shape("targets", targets, tuple(y_hat.shape[:-1]), "y_hat without its last axis")
+
+
+METHODS = ("ponder", "act", "repeat", "once")
+
+
+def check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon) -> None:
+    """The arguments of `ponder` that are Python values."""
+    check_count("max_steps", max_steps, 1)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    check_count("min_steps", min_steps, 1, max_steps)
+    if epsilon is not None:
+        check_number("epsilon", epsilon, "(0, 1)")
+        if method != "ponder":
+            raise ValueError(f'epsilon is for method "ponder" alone, got epsilon {epsilon!r} with method {method!r}')
+    check_remainder(remainder)
+    check_number("act_epsilon", act_epsilon, "(0, 1)")
+
+
+def check_step_result(y_hat: Any, halt_logit: Any) -> None:
+    """One halting logit an example, and a prediction that begins with the same batch shape."""
+    check_floating("halt_logit", halt_logit)
+    check_floating("y_hat", y_hat)
+    check_batch("halt_logit", tuple(halt_logit.shape))
+    if tuple(y_hat.shape[: len(halt_logit.shape)]) != tuple(halt_logit.shape):
+        raise ValueError(
+            f"halt_logit must have one number an example: its shape {tuple(halt_logit.shape)} is not the beginning of "
+            f"the prediction's shape {tuple(y_hat.shape)}"
+        )

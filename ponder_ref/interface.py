@@ -26,6 +26,30 @@ class ActHalting(NamedTuple):
     remainder: Any
 
 
+class Pondered(NamedTuple):
+    """What pondering gives (spec M1 to M4): everything a loss, a metric or a figure needs.
+
+    y_hat `[N, ...batch, ...]`, halt_logits `[N, ...batch]`, log_p `[N, ...batch]` (None for ACT), lengths `[...batch]`,
+    state (a tree, after each example's own last step), act (ACT's weights, steps and remainder, else None).
+    """
+
+    y_hat: Any
+    halt_logits: Any
+    log_p: Any
+    lengths: Any
+    state: Any
+    act: Any
+
+
+class Batch(NamedTuple):
+    """Examples as NumPy arrays: what crosses from a task into a backend. `weights` may be None."""
+
+    inputs: Any
+    targets: Any
+    weights: Any
+    example_ids: Any
+
+
 class AdamState(NamedTuple):
     """A parameter and its two moments after an update (spec O1)."""
 
@@ -74,6 +98,17 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "muon_update": ("O3",),
     "clip_by_global_norm": ("O4",),
     "schedule": ("O5",),
+}
+
+MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "ponder": ("M1", "M2", "M3", "M4"),
+    "cross_entropy": ("M5",),
+    "binary_cross_entropy": ("M5",),
+    "squared_error": ("M5",),
+    "pondering_loss": ("M6", "M7"),
+    "rnn_project": ("M8",),
+    "rnn_transition": ("M8",),
+    "rnn_readout": ("M8",),
 }
 
 REQUIRED = ("from_numpy", "to_numpy", "log_halting", "expected_loss", "kl_divergence", "weighted_mean", "ponder_loss")

@@ -114,10 +114,15 @@ def check_grads(grads, max_norm) -> None:
     checks.check_number("max_norm", max_norm, "(0, inf)")
 
 
+def global_norm(grads):
+    """√Σ‖g‖² over all gradients of a mapping (O4)."""
+    return np.sqrt(sum((grad * grad).sum() for grad in grads.values()))
+
+
 def clip_by_global_norm(grads, *, max_norm: float) -> Clipped:
     """All gradients of a mapping scaled by max_norm/norm where the norm of all is larger (O4)."""
     check_grads(grads, max_norm)
-    norm = np.sqrt(sum((grad * grad).sum() for grad in grads.values()))
+    norm = global_norm(grads)
     scale = max_norm / norm if norm > max_norm else 1.0
     return Clipped({name: grad * scale for name, grad in grads.items()}, norm)
 

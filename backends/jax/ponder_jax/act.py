@@ -21,6 +21,12 @@ def act_halting(lambdas: jax.Array, *, epsilon: float = 0.01) -> ActHalting:
     n = step_numbers(lam)
     enough = jnp.cumsum(jax.lax.stop_gradient(lam), 0) >= 1 - epsilon
     steps = jnp.where(enough, n, lam.shape[0]).min(0)
+    return act_weights(lam, steps)
+
+
+def act_weights(lam: jax.Array, steps: jax.Array) -> ActHalting:
+    """Weights and remainder of λ `[N, ...batch]` for steps `[...batch]` that are known (A2)."""
+    n = step_numbers(lam)
     before = jnp.where(n < steps, lam, 0.0)
     remainder = 1 - before.sum(0)
     return ActHalting(jnp.where(n == steps, remainder, before), steps, remainder)

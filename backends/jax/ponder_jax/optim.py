@@ -79,10 +79,14 @@ def muon_update(
     return MuonState(param - learning_rate * (update + weight_decay * param), m)
 
 
+def global_norm(grads: Mapping[str, jax.Array]) -> jax.Array:
+    """√Σ‖g‖² over all gradients of a mapping (O4)."""
+    return jnp.sqrt(sum((grad * grad).sum() for grad in as_float(*grads.values())))
+
+
 def clip_by_global_norm(grads: Mapping[str, jax.Array], *, max_norm: float) -> Clipped:
     """All gradients of a mapping scaled by max_norm/norm where the norm of all is larger (O4)."""
     reference.check_grads(grads, max_norm)
-    names, arrays = list(grads), as_float(*grads.values())
-    norm = jnp.sqrt(sum((grad * grad).sum() for grad in arrays))
+    names, arrays, norm = list(grads), as_float(*grads.values()), global_norm(grads)
     scale = jnp.where(norm > max_norm, max_norm / norm, 1.0)
     return Clipped({name: grad * scale for name, grad in zip(names, arrays, strict=True)}, norm)

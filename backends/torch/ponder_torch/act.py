@@ -19,6 +19,12 @@ def act_halting(lambdas: torch.Tensor, *, epsilon: float = 0.01) -> ActHalting:
     n = step_numbers(lam)
     enough = torch.cumsum(lam.detach(), 0) >= 1 - epsilon
     steps = torch.where(enough, n, lam.shape[0]).amin(0)
+    return act_weights(lam, steps)
+
+
+def act_weights(lam: torch.Tensor, steps: torch.Tensor) -> ActHalting:
+    """Weights and remainder of λ `[N, ...batch]` for steps `[...batch]` that are known (A2)."""
+    n = step_numbers(lam)
     before = torch.where(n < steps, lam, 0.0)
     remainder = 1 - before.sum(0)
     return ActHalting(torch.where(n == steps, remainder, before), steps, remainder)

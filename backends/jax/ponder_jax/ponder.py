@@ -1,0 +1,189 @@
+"""Pondering: a step network run up to N times, and the loss to train it by (spec M1 to M7; paper §2.1 to §2.4)."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.nn import log_sigmoid
+
+from ponder_jax.act import act_cost, act_output, act_weights
+from ponder_jax.arrays import as_float, expand_right
+from ponder_jax.halting import log_halting
+from ponder_jax.losses import ponder_loss, weighted_mean
+from ponder_ref import checks
+from ponder_ref.interface import Pondered, PonderLoss
+
+
+def _enough(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
+    """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
+    if method == "act":
+        return jax.nn.sigmoid, lambda total: total >= 1 - act_epsilon  # A1
+    if epsilon is not None:
+        return lambda z: log_sigmoid(-z), lambda total: total < math.log(epsilon)  # H6
+    return None
+
+
+def freeze(halted: jax.Array, old: Any, new: Any) -> Any:
+    """The old state for examples that have halted, the new one for the others, leaf by leaf (M2)."""
+
+    def leaf(before: jax.Array, after: jax.Array) -> jax.Array:
+        if jnp.shape(after)[: halted.ndim] != halted.shape:
+            return after  # shared by the batch
+        return jnp.where(expand_right(halted, jnp.ndim(after)), before, after)
+
+    return jax.tree.map(leaf, old, new)
+
+
+def ponder(
+    step: Callable,
+    x: Any,
+    state: Any,
+    *,
+    max_steps: int,
+    method: str = "ponder",
+    min_steps: int = 1,
+    epsilon: float | None = None,
+    remainder: str = "last",
+    act_epsilon: float = 0.01,
+    readout: Callable | None = None,
+    unroll: int = 1,
+) -> Pondered:
+    """Runs a step network and gives its predictions with their halting distribution.
+
+        ŷₙ, hₙ, zₙ = s(x, hₙ₋₁)   for n = 1..N                                   (M1; paper §2.1)
+
+    Args:
+      step: `step(x, h) -> (y_hat, h, halt_logit)`, or `step(h)` if x is None; with `readout`, `step(x, h) -> h`.
+      x, state: the input and h₀, trees of arrays; x may be anything that step understands.
+      max_steps: N.
+      method: "ponder"; "repeat" (N steps, the last answers), "once" (one step), "act" (M3, M4).
+      min_steps, epsilon: leave when each example has halted but for ε (H6), after min_steps at the earliest (M2).
+        The steps not run cost nothing, and have zeros in their places.
+      remainder: what becomes of the mass left after N (H2, H3).
+      act_epsilon: ACT's ε (A1).
+      readout: `readout(h) -> (y_hat, halt_logit)` of the states, which may be stacked: then it is called once (M1).
+      unroll: how many steps the compiler lays out in a row (`jax.lax.scan`).
+
+    Returns:
+      Pondered, its first axis max_steps; what lies beyond Nᵢ has no influence.
+    """
+    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
+    rule = _enough(method, epsilon, act_epsilon)
+    min_steps = 1 if method == "act" else min_steps
+    advance = step if x is None else lambda h: step(x, h)
+    state = jax.tree.map(jnp.asarray, state)
+    if rule is None:
+        y_hat, z, state = _run_all(advance, readout, state, 1 if method == "once" else max_steps, unroll)
+        lengths = jnp.full(z.shape[1:], len(z), jnp.int32)
+    else:
+        y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, min_steps, rule, unroll)
+    return _finish(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
+
+
+def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int, unroll: int):
+    """All steps; predictions and logits `[N, ...batch, ...]`, and the last state."""
+
+    def body(state, _):
+        if readout is not None:
+            state = advance(state)
+            return state, state
+        y_hat, state, z = advance(state)
+        checks.check_step_result(y_hat, z)
+        return state, (y_hat, z)
+
+    state, stacked = jax.lax.scan(body, state, None, length=steps, unroll=min(unroll, steps))
+    y_hat, z = stacked if readout is None else readout(stacked)
+    checks.check_step_result(y_hat, z)
+    return y_hat, z, state
+
+
+def _run_some(
+    advance: Callable, readout: Callable | None, state: Any, max_steps: int, min_steps: int, rule, unroll: int
+):
+    """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
+    add, enough = rule
+
+    def one(state):
+        result = advance(state)
+        if readout is None:
+            y_hat, state, z = result
+        else:
+            state, (y_hat, z) = result, readout(result)
+        checks.check_step_result(y_hat, z)
+        return y_hat, state, z
+
+    y_shape, _, z_shape = jax.eval_shape(one, state)
+    (total,) = as_float(jnp.zeros(z_shape.shape, z_shape.dtype))
+    nothing = jnp.zeros(y_shape.shape, y_shape.dtype), jnp.zeros(z_shape.shape, z_shape.dtype)
+
+    def run(carry, n):
+        before, total, lengths = carry
+        y_hat, state, z = one(before)
+        state = freeze(lengths > 0, before, state)
+        total = total + add(*as_float(jax.lax.stop_gradient(z)))
+        lengths = jnp.where((lengths == 0) & enough(total) & (n >= min_steps), n, lengths)
+        return (state, total, lengths), (y_hat, z)
+
+    def body(carry, n):
+        return jax.lax.cond((carry[2] == 0).any(), run, lambda carry, n: (carry, nothing), carry, n)
+
+    numbers = jnp.arange(1, max_steps + 1, dtype=jnp.int32)
+    carry = state, total, jnp.zeros(z_shape.shape, jnp.int32)
+    (state, _, lengths), (y_hat, z) = jax.lax.scan(body, carry, numbers, unroll=min(unroll, max_steps))
+    return y_hat, z, state, jnp.where(lengths > 0, lengths, max_steps)
+
+
+def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
+    """The distribution that a method gives to the steps that were run."""
+    if method == "act":
+        act = act_weights(jax.nn.sigmoid(*as_float(z)), lengths)
+        return Pondered(y_hat, z, None, lengths, state, act)
+    if method == "ponder":
+        log_p = log_halting(z, remainder=remainder, lengths=lengths if cut else None)
+    else:
+        log_p = jnp.full_like(*as_float(z), -math.inf).at[-1].set(0.0)
+    return Pondered(y_hat, z, log_p, lengths, state, None)
+
+
+def _example_losses(criterion: Callable, y_hat: jax.Array, targets: jax.Array, batch_ndim: int) -> jax.Array:
+    """criterion, averaged over what lies beyond the batch axes."""
+    values = criterion(y_hat, targets)
+    return values.mean(tuple(range(batch_ndim, values.ndim))) if values.ndim > batch_ndim else values
+
+
+def pondering_loss(
+    out: Pondered,
+    targets: jax.Array,
+    criterion: Callable,
+    *,
+    log_prior: jax.Array | None = None,
+    beta: float | jax.Array = 0.0,
+    tau: float | jax.Array = 0.0,
+    weights: jax.Array | None = None,
+) -> PonderLoss:
+    """The loss of what `ponder` gave: expected loss + β·KL, or the loss of ACT's output + τ·(N + R) (M6).
+
+    Args:
+      out: of `ponder`.
+      targets: `[...batch, ...]`.
+      criterion: a function of a prediction `[...batch, ...]` and targets, an array that begins with the batch shape;
+        it is mapped over the steps.
+      log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
+      beta, tau: weights of the KL and of ACT's cost.
+      weights: `[...batch]` (L3).
+    """
+    batch_ndim = out.halt_logits.ndim - 1
+    if out.act is not None:
+        y_hat = act_output(out.act.weights, out.y_hat)
+        rec = _example_losses(criterion, y_hat, targets, batch_ndim)
+        reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
+        return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
+    # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
+    y_hat = jnp.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
+    step_losses = jax.vmap(lambda y: _example_losses(criterion, y, targets, batch_ndim))(y_hat)
+    if log_prior is None:  # no prior, no KL
+        log_prior, beta = out.log_p, 0.0
+    return ponder_loss(out.log_p, step_losses, log_prior[: len(y_hat)], beta=beta, weights=weights)

@@ -1,0 +1,41 @@
+"""Canonical models under canonical names (spec M8): the RNN of the parity experiment (paper app. B)."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import torch
+
+from ponder_ref.interface import Pondered
+from ponder_ref.settings import Model
+from ponder_torch.ponder import ponder
+
+Params = Mapping[str, torch.Tensor]
+
+
+def rnn_project(params: Params, x: torch.Tensor) -> torch.Tensor:
+    """x·W_x + b, `[...batch, hidden]`: the input's share of every step, computed once."""
+    return x @ params["rnn.w_x"] + params["rnn.b"]
+
+
+def rnn_transition(params: Params, projected: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    """hₙ = tanh(x·W_x + b + hₙ₋₁·W_h), `[...batch, hidden]`."""
+    return torch.tanh(projected + h @ params["rnn.w_h"])
+
+
+def rnn_readout(params: Params, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prediction `[...]` (`[..., outputs]` for several) and halting logit `[...]` of states `[..., hidden]`."""
+    weights = torch.cat([params["output.w"], params["halt.w"]], 1)
+    both = h @ weights + torch.cat([params["output.b"], params["halt.b"]])  # one product for the two
+    return (both[..., 0] if both.shape[-1] == 2 else both[..., :-1]), both[..., -1]
+
+
+def rnn_initial_state(params: Params, projected: torch.Tensor) -> torch.Tensor:
+    """h₀ = 0, of the projected input's shape."""
+    return torch.zeros_like(projected)
+
+
+def run_model(model: Model, params: Params, inputs: torch.Tensor, **pondering) -> Pondered:
+    """The model pondering over a batch, `[batch, ...]`; `pondering` goes to `ponder`."""
+    projected = rnn_project(params, inputs)
+    step, readout = partial(rnn_transition, params), partial(rnn_readout, params)
+    return ponder(step, projected, rnn_initial_state(params, projected), readout=readout, **pondering)

@@ -1,0 +1,190 @@
+"""Pondering: a step network run up to N times, and the loss to train it by (spec M1 to M7; paper §2.1 to §2.4)."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import logsigmoid
+
+from ponder_ref import checks
+from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.trees import map_tree
+from ponder_torch.act import act_cost, act_output, act_weights
+from ponder_torch.arrays import as_float, expand_right
+from ponder_torch.halting import log_halting
+from ponder_torch.losses import ponder_loss, weighted_mean
+
+
+def _enough(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
+    """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
+    if method == "act":
+        return torch.sigmoid, lambda total: total >= 1 - act_epsilon  # A1
+    if epsilon is not None:
+        return lambda z: logsigmoid(-z), lambda total: total < math.log(epsilon)  # H6
+    return None
+
+
+def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
+    """The old state for examples that have halted, the new one for the others, leaf by leaf (M2)."""
+
+    def leaf(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+        if after.shape[: halted.ndim] != halted.shape:
+            return after  # shared by the batch
+        return torch.where(expand_right(halted, after.ndim), before, after)
+
+    return map_tree(leaf, old, new)
+
+
+def ponder(
+    step: Callable,
+    x: Any,
+    state: Any,
+    *,
+    max_steps: int,
+    method: str = "ponder",
+    min_steps: int = 1,
+    epsilon: float | None = None,
+    remainder: str = "last",
+    act_epsilon: float = 0.01,
+    readout: Callable | None = None,
+) -> Pondered:
+    """Runs a step network and gives its predictions with their halting distribution.
+
+        ŷₙ, hₙ, zₙ = s(x, hₙ₋₁)   for n = 1..N                                   (M1; paper §2.1)
+
+    Args:
+      step: `step(x, h) -> (y_hat, h, halt_logit)`, or `step(h)` if x is None; with `readout`, `step(x, h) -> h`.
+      x, state: the input and h₀, trees of tensors; x may be anything that step understands.
+      max_steps: N.
+      method: "ponder"; "repeat" (N steps, the last answers), "once" (one step), "act" (M3, M4).
+      min_steps, epsilon: leave when each example has halted but for ε (H6), after min_steps at the earliest (M2).
+        Whether to go on is then asked of the device at each step.
+      remainder: what becomes of the mass left after N (H2, H3).
+      act_epsilon: ACT's ε (A1).
+      readout: `readout(h) -> (y_hat, halt_logit)` of the states, which may be stacked: then it is called once (M1).
+
+    Returns:
+      Pondered, its first axis the number of steps that were run; what lies beyond Nᵢ has no influence.
+    """
+    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
+    rule = _enough(method, epsilon, act_epsilon)
+    min_steps = 1 if method == "act" else min_steps
+    advance = step if x is None else lambda h: step(x, h)
+    if rule is None:
+        y_hat, z, state = _run_all(advance, readout, state, 1 if method == "once" else max_steps)
+        lengths = torch.full(z.shape[1:], len(z), device=z.device)
+    else:
+        y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, min_steps, rule)
+    return _finish(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
+
+
+def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int):
+    """All steps; predictions and logits `[N, ...batch, ...]`, and the last state."""
+    states, predictions, logits = [], [], []
+    for _ in range(steps):
+        if readout is None:
+            y_hat, state, z = advance(state)
+            checks.check_step_result(y_hat, z)
+            predictions.append(y_hat)
+            logits.append(z)
+        else:
+            state = advance(state)
+            states.append(state)
+    if readout is None:
+        return torch.stack(predictions), torch.stack(logits), state
+    y_hat, z = readout(map_tree(lambda *leaves: torch.stack(leaves), *states))
+    checks.check_step_result(y_hat, z)
+    return y_hat, z, state
+
+
+def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, min_steps: int, rule):
+    """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
+    add, enough = rule
+    predictions, logits, total, lengths = [], [], None, None
+    for n in range(1, max_steps + 1):
+        before, result = state, advance(state)
+        if readout is None:
+            y_hat, state, z = result
+        else:
+            state, (y_hat, z) = result, readout(result)
+        checks.check_step_result(y_hat, z)
+        predictions.append(y_hat)
+        logits.append(z)
+        (counted,) = as_float(z.detach())
+        if lengths is None:
+            total, lengths = add(counted), torch.zeros(z.shape, dtype=torch.int64, device=z.device)
+        else:
+            state = freeze(lengths > 0, before, state)
+            total = total + add(counted)
+        if n >= min_steps:
+            lengths = torch.where((lengths == 0) & enough(total), n, lengths)
+            if n < max_steps and bool((lengths > 0).all()):
+                break
+    lengths = torch.where(lengths > 0, lengths, len(logits))
+    return torch.stack(predictions), torch.stack(logits), state, lengths
+
+
+def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
+    """The distribution that a method gives to the steps that were run."""
+    if method == "act":
+        act = act_weights(torch.sigmoid(*as_float(z)), lengths)
+        return Pondered(y_hat, z, None, lengths, state, act)
+    if method == "ponder":
+        log_p = log_halting(z, remainder=remainder, lengths=lengths if cut else None)
+    else:
+        log_p = torch.full_like(*as_float(z), -math.inf)
+        log_p[-1] = 0
+    return Pondered(y_hat, z, log_p, lengths, state, None)
+
+
+def _example_losses(criterion: Callable, y_hat: torch.Tensor, targets: torch.Tensor, batch_ndim: int) -> torch.Tensor:
+    """criterion, averaged over what lies beyond the batch axes."""
+    values = criterion(y_hat, targets)
+    return values.flatten(batch_ndim).mean(-1) if values.ndim > batch_ndim else values
+
+
+def _step_losses(criterion: Callable, y_hat: torch.Tensor, targets: torch.Tensor, batch_ndim: int) -> torch.Tensor:
+    """The losses of all steps in one call: steps and the first batch axis become one axis."""
+    steps = len(y_hat)
+    targets = targets.expand(steps, *targets.shape)
+    if batch_ndim:
+        y_hat, targets = y_hat.flatten(0, 1), targets.flatten(0, 1)
+    values = _example_losses(criterion, y_hat, targets, max(batch_ndim, 1))
+    return values.unflatten(0, (steps, -1)) if batch_ndim else values
+
+
+def pondering_loss(
+    out: Pondered,
+    targets: torch.Tensor,
+    criterion: Callable,
+    *,
+    log_prior: torch.Tensor | None = None,
+    beta: float | torch.Tensor = 0.0,
+    tau: float | torch.Tensor = 0.0,
+    weights: torch.Tensor | None = None,
+) -> PonderLoss:
+    """The loss of what `ponder` gave: expected loss + β·KL, or the loss of ACT's output + τ·(N + R) (M6).
+
+    Args:
+      out: of `ponder`.
+      targets: `[...batch, ...]`.
+      criterion: a function of predictions `[many, ...]` and targets `[many, ...]`, a tensor that begins with `[many]`;
+        it is called once for all steps, which then stand along the first axis together with the batch.
+      log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
+      beta, tau: weights of the KL and of ACT's cost.
+      weights: `[...batch]` (L3).
+    """
+    batch_ndim = out.halt_logits.ndim - 1
+    if out.act is not None:
+        y_hat = act_output(out.act.weights, out.y_hat)
+        rec = _example_losses(criterion, y_hat, targets, batch_ndim)
+        reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
+        return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
+    # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
+    y_hat = torch.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
+    step_losses = _step_losses(criterion, y_hat, targets, batch_ndim)
+    if log_prior is None:  # no prior, no KL
+        log_prior, beta = out.log_p, 0.0
+    return ponder_loss(out.log_p, step_losses, log_prior[: len(y_hat)], beta=beta, weights=weights)

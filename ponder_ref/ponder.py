@@ -1,0 +1,138 @@
+"""Pondering: a step network run up to N times, and the loss to train it by (spec M1 to M7; paper §2.1 to §2.4)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ponder_ref import checks
+from ponder_ref.act import act_cost, act_output, act_weights
+from ponder_ref.halting import as_float, log_halting, log_sigmoid
+from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.losses import ponder_loss, weighted_mean
+from ponder_ref.trees import map_tree
+
+
+def _enough(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
+    """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
+    if method == "act":
+        return lambda z: np.exp(log_sigmoid(z)), lambda total: total >= 1 - act_epsilon  # A1
+    if epsilon is not None:
+        return lambda z: log_sigmoid(-z), lambda total: total < np.log(epsilon)  # H6
+    return None
+
+
+def freeze(halted: np.ndarray, old: Any, new: Any) -> Any:
+    """The old state for examples that have halted, the new one for the others, leaf by leaf (M2)."""
+
+    def leaf(before, after):
+        before, after = np.asarray(before), np.asarray(after)
+        if after.shape[: halted.ndim] != halted.shape:
+            return after  # shared by the batch
+        return np.where(halted.reshape(*halted.shape, *[1] * (after.ndim - halted.ndim)), before, after)
+
+    return map_tree(leaf, old, new)
+
+
+def ponder(
+    step: Callable,
+    x: Any,
+    state: Any,
+    *,
+    max_steps: int,
+    method: str = "ponder",
+    min_steps: int = 1,
+    epsilon: float | None = None,
+    remainder: str = "last",
+    act_epsilon: float = 0.01,
+    readout: Callable | None = None,
+) -> Pondered:
+    """Runs a step network and gives its predictions with their halting distribution.
+
+        ŷₙ, hₙ, zₙ = s(x, hₙ₋₁)   for n = 1..N                                   (M1; paper §2.1)
+
+    Args:
+      step: `step(x, h) -> (y_hat, h, halt_logit)`, or `step(h)` if x is None; with `readout`, `step(x, h) -> h`.
+      x, state: the input and h₀, trees of arrays; x may be anything that step understands.
+      max_steps: N.
+      method: "ponder"; "repeat" (N steps, the last answers), "once" (one step), "act" (M3, M4).
+      min_steps, epsilon: leave when each example has halted but for ε (H6), after min_steps at the earliest (M2).
+      remainder: what becomes of the mass left after N (H2, H3).
+      act_epsilon: ACT's ε (A1).
+      readout: `readout(h) -> (y_hat, halt_logit)` of the states, which may be stacked: then it is called once (M1).
+
+    Returns:
+      Pondered, its first axis at least the largest Nᵢ and at most N; what lies beyond Nᵢ has no influence.
+    """
+    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
+    rule = _enough(method, epsilon, act_epsilon)
+    min_steps = 1 if method == "act" else min_steps
+    predictions, logits, total, lengths = [], [], 0.0, None
+    for n in range(1, (1 if method == "once" else max_steps) + 1):
+        before = state
+        result = step(state) if x is None else step(x, state)
+        if readout is None:
+            y_hat, state, z = result
+        else:
+            state, (y_hat, z) = result, readout(result)
+        checks.check_step_result(y_hat, z)
+        predictions.append(y_hat)
+        logits.append(z)
+        if rule is not None:
+            add, enough = rule
+            lengths = np.zeros(np.shape(z), int) if lengths is None else lengths
+            state = freeze(lengths > 0, before, state)
+            total = total + add(np.real(as_float(z)))
+            lengths = np.where((lengths == 0) & enough(total) & (n >= min_steps), n, lengths)
+            if (lengths > 0).all():
+                break
+    y_hat, z = np.stack(predictions), np.stack(logits)
+    steps = np.full(z.shape[1:], len(z)) if lengths is None else np.where(lengths > 0, lengths, len(z))
+    return _finish(y_hat, z, steps, state, method, remainder, cut=lengths is not None)
+
+
+def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
+    """The distribution that a method gives to the steps that were run."""
+    if method == "act":
+        act = act_weights(np.exp(log_sigmoid(as_float(z))), lengths)
+        return Pondered(y_hat, z, None, lengths, state, act)
+    if method == "ponder":
+        log_p = log_halting(z, remainder=remainder, lengths=lengths if cut else None)
+    else:
+        log_p = np.full(z.shape, -np.inf)
+        log_p[-1] = 0
+    return Pondered(y_hat, z, log_p, lengths, state, None)
+
+
+def _example_losses(criterion: Callable, y_hat, targets, batch_ndim: int) -> np.ndarray:
+    """criterion, averaged over what lies beyond the batch axes."""
+    values = as_float(criterion(y_hat, targets))
+    return values.mean(axis=tuple(range(batch_ndim, values.ndim))) if values.ndim > batch_ndim else values
+
+
+def pondering_loss(
+    out: Pondered, targets, criterion: Callable, *, log_prior=None, beta=0.0, tau=0.0, weights=None
+) -> PonderLoss:
+    """The loss of what `ponder` gave: expected loss + β·KL, or the loss of ACT's output + τ·(N + R) (M6).
+
+    Args:
+      out: of `ponder`.
+      targets: `[...batch, ...]`.
+      criterion: a function of a prediction `[...batch, ...]` and targets, an array that begins with the batch shape.
+      log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
+      beta, tau: weights of the KL and of ACT's cost.
+      weights: `[...batch]` (L3).
+    """
+    batch_ndim = out.halt_logits.ndim - 1
+    if out.act is not None:
+        y_hat = act_output(out.act.weights, out.y_hat)
+        rec = _example_losses(criterion, y_hat, targets, batch_ndim)
+        reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
+        return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
+    used = np.real(out.log_p) > -np.inf
+    y_hat = np.where(used.reshape(*used.shape, *[1] * (out.y_hat.ndim - used.ndim)), out.y_hat, 0)
+    step_losses = np.stack([_example_losses(criterion, y, targets, batch_ndim) for y in y_hat])
+    if log_prior is None:  # no prior, no KL
+        log_prior, beta = np.real(out.log_p), 0.0
+    return ponder_loss(out.log_p, step_losses, log_prior[: len(y_hat)], beta=beta, weights=weights)

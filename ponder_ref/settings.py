@@ -1,0 +1,88 @@
+"""What a training is made of, as plain values: the model, the method, the optimiser (spec models.md, optim.md)."""
+
+from dataclasses import dataclass
+
+from ponder_ref import checks
+
+
+def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A canonical model: the RNN of M8."""
+
+    kind: str = "rnn"
+    inputs: int = 64
+    hidden: int = 128
+    outputs: int = 1
+    output: str = "binary"  # or "classes"
+
+    def __post_init__(self):
+        check_choice("kind", self.kind, ("rnn",))
+        check_choice("output", self.output, ("binary", "classes"))
+        for name in ("inputs", "hidden", "outputs"):
+            checks.check_count(name, getattr(self, name), 1)
+
+
+@dataclass(frozen=True)
+class Method:
+    """How the model ponders: PonderNet, or one of the baselines (M1 to M4), and its price."""
+
+    name: str = "ponder"
+    max_steps: int = 20
+    min_steps: int = 2
+    remainder: str = "last"
+    epsilon: float | None = None
+    lambda_p: float = 0.2
+    beta: float = 0.01
+    tau: float = 0.001
+    act_epsilon: float = 0.01
+
+    def __post_init__(self):
+        min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
+        checks.check_pondering(self.max_steps, self.name, min_steps, self.epsilon, self.remainder, self.act_epsilon)
+        checks.check_number("lambda_p", self.lambda_p, "(0, 1]")
+        checks.check_number("beta", self.beta, "[0, inf)")
+        checks.check_number("tau", self.tau, "[0, inf)")
+
+    def pondering(self) -> dict:
+        """The arguments of `ponder`."""
+        return {
+            "max_steps": self.max_steps,
+            "method": self.name,
+            "min_steps": min(self.min_steps, self.max_steps),
+            "epsilon": self.epsilon,
+            "remainder": self.remainder,
+            "act_epsilon": self.act_epsilon,
+        }
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """Adam for all parameters, or Muon for the model's matrices and Adam for the rest (O1 to O5)."""
+
+    name: str = "adam"
+    learning_rate: float = 3e-4
+    total: int = 100_000
+    warmup: int = 0
+    decay: str = "constant"
+    end: float = 0.0
+    weight_decay: float = 0.0
+    clip: float | None = None
+    matrix_learning_rate: float | None = None
+
+    def __post_init__(self):
+        check_choice("name", self.name, ("adam", "muon"))
+        check_choice("decay", self.decay, ("constant", "linear", "cosine", "polynomial"))
+        checks.check_number("learning_rate", self.learning_rate, "[0, inf)")
+        checks.check_count("total", self.total, 1)
+        checks.check_count("warmup", self.warmup, 0, self.total - 1)
+        for name in ("end", "weight_decay"):
+            checks.check_number(name, getattr(self, name), "[0, inf)")
+        if self.clip is not None:
+            checks.check_number("clip", self.clip, "(0, inf)")
+        if self.matrix_learning_rate is not None:
+            checks.check_number("matrix_learning_rate", self.matrix_learning_rate, "[0, inf)")

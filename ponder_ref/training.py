@@ -1,0 +1,48 @@
+"""What every backend's trainer shares, without a framework: learning rates, names of a state's arrays."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ponder_ref.models import parameter_shapes
+from ponder_ref.optim import schedule
+from ponder_ref.settings import Model, Optimiser
+
+PARTS = ("params", "m", "v")
+
+
+def learning_rates(optimiser: Optimiser, first: int, count: int) -> dict[str, np.ndarray]:
+    """Learning rates `[count]` of Adam and of Muon from update `first` on, by the schedule (O5), in float64."""
+    shape = {"total": optimiser.total, "warmup": optimiser.warmup, "decay": optimiser.decay, "end": optimiser.end}
+    tops = {"adam": optimiser.learning_rate, "muon": optimiser.matrix_learning_rate or optimiser.learning_rate}
+    return {
+        name: np.array([schedule(t, learning_rate=top, **shape) for t in range(first, first + count)])
+        for name, top in tops.items()
+    }
+
+
+def flatten_state(params: Mapping, m: Mapping, v: Mapping, update: int) -> dict[str, Any]:
+    """A state's arrays by the names of a checkpoint: "params.rnn.b", "m.rnn.b", "v.rnn.b", "update"."""
+    parts = zip(PARTS, (params, m, v), strict=True)
+    return {f"{part}.{name}": x for part, xs in parts for name, x in xs.items()} | {
+        "update": np.array(update, np.int64)
+    }
+
+
+def split_state(
+    arrays: Mapping[str, np.ndarray], model: Model, by_muon: tuple[str, ...]
+) -> tuple[dict, dict, dict, int]:
+    """The inverse of `flatten_state`; ValueError if the arrays are not those of the model and its optimiser."""
+    shapes = parameter_shapes(model)
+    wanted = {"update": ()}
+    for part in PARTS:
+        wanted |= {f"{part}.{k}": shape for k, shape in shapes.items() if part != "v" or k not in by_muon}
+    missing, unknown = sorted(set(wanted) - set(arrays)), sorted(set(arrays) - set(wanted))
+    if missing or unknown:
+        raise ValueError(f"the state must have the arrays of the model: missing {missing}, unknown {unknown}")
+    for name, shape in wanted.items():
+        if tuple(arrays[name].shape) != shape:
+            raise ValueError(f"{name} must have the shape {shape} of the model, got {tuple(arrays[name].shape)}")
+    params, m, v = ({k: arrays[f"{part}.{k}"] for k in shapes if f"{part}.{k}" in arrays} for part in PARTS)
+    return params, m, v, int(arrays["update"])

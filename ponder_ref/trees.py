@@ -1,0 +1,17 @@
+"""Trees of arrays: nested tuples, lists, dicts and named tuples, as step networks carry them."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def map_tree(fn: Callable, *trees: Any) -> Any:
+    """fn on the leaves that stand in the same place; None is an empty tree."""
+    first = trees[0]
+    if first is None:
+        return None
+    if isinstance(first, dict):
+        return {name: map_tree(fn, *(tree[name] for tree in trees)) for name in first}
+    if isinstance(first, tuple | list):
+        parts = [map_tree(fn, *parts) for parts in zip(*trees, strict=True)]
+        return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
+    return fn(*trees)
