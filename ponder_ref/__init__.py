@@ -18,6 +18,7 @@ except ModuleNotFoundError:
 
 from ponder_ref.act import act_cost, act_halting, act_output
 from ponder_ref.arrays import DTYPES, NAME, NOT_OFFERED, from_numpy, to_numpy, value_and_grad
+from ponder_ref.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_ref.halting import (
     ValueWarning,
     expected_prediction,
@@ -28,7 +29,9 @@ from ponder_ref.halting import (
 )
 from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
+from ponder_ref.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_ref.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_ref.pondering import ponder, pondering_loss
 from ponder_ref.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_ref.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 
@@ -42,7 +45,9 @@ __all__ = [
     "act_halting",
     "act_output",
     "adam_update",
+    "binary_cross_entropy",
     "clip_by_global_norm",
+    "cross_entropy",
     "draw_steps",
     "expected_loss",
     "expected_prediction",
@@ -57,10 +62,17 @@ __all__ = [
     "muon_update",
     "orthogonalize",
     "poisson_log_prior",
+    "ponder",
     "ponder_loss",
+    "pondering_loss",
     "quantile_steps",
+    "rnn_initial_state",
+    "rnn_project",
+    "rnn_readout",
+    "rnn_transition",
     "sample_steps",
     "schedule",
+    "squared_error",
     "threefry2x32",
     "to_numpy",
     "uniform_log_prior",

@@ -183,3 +183,13 @@ def check_step_result(y_hat: Any, halt_logit: Any) -> None:
             f"halt_logit must have one number an example: its shape {tuple(halt_logit.shape)} is not the beginning of "
             f"the prediction's shape {tuple(y_hat.shape)}"
         )
+
+
+def check_start(initial_state: Any, encoder: Any, project: Any) -> None:
+    """A pondering module starts from an initial state or from an encoder, not both."""
+    if (initial_state is None) == (encoder is None):
+        given = "neither" if encoder is None else "both"
+        raise ValueError(f"one of initial_state and encoder must be given, got {given}")
+    for name, value in (("initial_state", initial_state), ("encoder", encoder), ("project", project)):
+        if value is not None and not callable(value):
+            raise ValueError(f"{name} must be a function of the input, got {type(value).__name__}")

@@ -5,6 +5,7 @@ Same names, file by file, as `ponder_torch`; judged by `python -m ponder_ref.con
 
 from ponder_jax.act import act_cost, act_halting, act_output
 from ponder_jax.arrays import DTYPES, ENVIRONMENT, NAME, QUICK, compiled, from_numpy, to_numpy, value_and_grad, vmapped
+from ponder_jax.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_jax.halting import (
     expected_prediction,
     expected_steps,
@@ -13,7 +14,10 @@ from ponder_jax.halting import (
     log_halting_from_lambdas,
 )
 from ponder_jax.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
+from ponder_jax.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+from ponder_jax.net import PonderNet
 from ponder_jax.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_jax.pondering import ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_jax.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_ref.interface import SPEC_VERSION
@@ -24,12 +28,15 @@ __all__ = [
     "NAME",
     "QUICK",
     "SPEC_VERSION",
+    "PonderNet",
     "act_cost",
     "act_halting",
     "act_output",
     "adam_update",
+    "binary_cross_entropy",
     "clip_by_global_norm",
     "compiled",
+    "cross_entropy",
     "draw_steps",
     "expected_loss",
     "expected_prediction",
@@ -44,10 +51,17 @@ __all__ = [
     "muon_update",
     "orthogonalize",
     "poisson_log_prior",
+    "ponder",
     "ponder_loss",
+    "pondering_loss",
     "quantile_steps",
+    "rnn_initial_state",
+    "rnn_project",
+    "rnn_readout",
+    "rnn_transition",
     "sample_steps",
     "schedule",
+    "squared_error",
     "threefry2x32",
     "to_numpy",
     "uniform_log_prior",

@@ -6,7 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.ponder import ponder
+from ponder_jax.pondering import ponder
 from ponder_ref.interface import Pondered
 from ponder_ref.settings import Model
 

@@ -14,7 +14,7 @@ from ponder_jax.halting import expected_steps
 from ponder_jax.losses import weighted_mean
 from ponder_jax.models import run_model
 from ponder_jax.optim import adam_update, clip_by_global_norm, global_norm, muon_update
-from ponder_jax.ponder import pondering_loss
+from ponder_jax.pondering import pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref.interface import Batch, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
@@ -69,7 +69,7 @@ class Trainer:
         self, model: Model, method: Method, optimiser: Optimiser, *, dtype: str = "float32", threads: int | None = None
     ):
         del threads  # see limit_threads
-        if dtype == "float64" and not jax.config.jax_enable_x64:
+        if dtype == "float64" and jnp.zeros((), "float64").dtype != "float64":
             raise ValueError("dtype float64 needs JAX_ENABLE_X64=1 in the environment, got float32's default")
         self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, dtype
         self.by_muon = matrices(model) if optimiser.name == "muon" else ()
@@ -80,14 +80,16 @@ class Trainer:
     def init(self, params: Mapping[str, np.ndarray]) -> TrainState:
         """The state before the first update."""
         check_parameters(self.model, params)
-        params = {name: jnp.asarray(params[name], self.dtype) for name in parameter_shapes(self.model)}
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        return TrainState(params, zeros, {k: jnp.zeros_like(p) for k, p in params.items() if k not in self.by_muon}, 0)
+        arrays = {name: jnp.asarray(params[name], self.dtype) for name in parameter_shapes(self.model)}
+        m = {name: jnp.zeros_like(x) for name, x in arrays.items()}
+        v = {name: jnp.zeros_like(x) for name, x in arrays.items() if name not in self.by_muon}
+        return TrainState(arrays, m, v, 0)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> TrainState:
         """The state that `dump` gave, on whichever backend."""
         *parts, update = split_state(arrays, self.model, self.by_muon)
-        return TrainState(*({name: jnp.array(x, self.dtype) for name, x in part.items()} for part in parts), update)
+        params, m, v = ({name: jnp.array(x, self.dtype) for name, x in part.items()} for part in parts)
+        return TrainState(params, m, v, update)
 
     def dump(self, state: TrainState) -> dict[str, np.ndarray]:
         """The state by name, as copies in C order."""
@@ -99,8 +101,8 @@ class Trainer:
         numbers = np.arange(state.update + 1, state.update + count + 1, dtype=np.int32)
         rates = self._cast(learning_rates(self.optimiser, state.update + 1, count))
         data = (self._cast(chunk.inputs), jnp.asarray(chunk.targets), self._cast(chunk.weights))
-        carry, metrics = self._chunk((state.params, state.m, state.v), data, numbers, rates)
-        return TrainState(*carry, state.update + count), {name: np.asarray(x) for name, x in metrics.items()}
+        (params, m, v), metrics = self._chunk((state.params, state.m, state.v), data, numbers, rates)
+        return TrainState(params, m, v, state.update + count), {name: np.asarray(x) for name, x in metrics.items()}
 
     def unroll(self, state: TrainState, inputs: Any, *, max_steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Predictions `[N, batch, ...]` and halting logits `[N, batch]` of all steps, for evaluation."""

@@ -6,6 +6,7 @@ Same names, file by file, as `ponder_jax`; judged by `python -m ponder_ref.confo
 from ponder_ref.interface import SPEC_VERSION
 from ponder_torch.act import act_cost, act_halting, act_output
 from ponder_torch.arrays import DTYPES, NAME, compiled, from_numpy, to_numpy, value_and_grad, vmapped
+from ponder_torch.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_torch.halting import (
     expected_prediction,
     expected_steps,
@@ -14,7 +15,10 @@ from ponder_torch.halting import (
     log_halting_from_lambdas,
 )
 from ponder_torch.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
+from ponder_torch.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+from ponder_torch.net import PonderNet
 from ponder_torch.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_torch.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 
@@ -22,12 +26,15 @@ __all__ = [
     "DTYPES",
     "NAME",
     "SPEC_VERSION",
+    "PonderNet",
     "act_cost",
     "act_halting",
     "act_output",
     "adam_update",
+    "binary_cross_entropy",
     "clip_by_global_norm",
     "compiled",
+    "cross_entropy",
     "draw_steps",
     "expected_loss",
     "expected_prediction",
@@ -42,10 +49,17 @@ __all__ = [
     "muon_update",
     "orthogonalize",
     "poisson_log_prior",
+    "ponder",
     "ponder_loss",
+    "pondering_loss",
     "quantile_steps",
+    "rnn_initial_state",
+    "rnn_project",
+    "rnn_readout",
+    "rnn_transition",
     "sample_steps",
     "schedule",
+    "squared_error",
     "threefry2x32",
     "to_numpy",
     "uniform_log_prior",

@@ -7,7 +7,7 @@ import torch
 
 from ponder_ref.interface import Pondered
 from ponder_ref.settings import Model
-from ponder_torch.ponder import ponder
+from ponder_torch.pondering import ponder
 
 Params = Mapping[str, torch.Tensor]
 

@@ -17,7 +17,7 @@ from ponder_torch.halting import expected_steps
 from ponder_torch.losses import weighted_mean
 from ponder_torch.models import run_model
 from ponder_torch.optim import adam_update, clip_by_global_norm, global_norm, muon_update
-from ponder_torch.ponder import pondering_loss
+from ponder_torch.pondering import pondering_loss
 from ponder_torch.priors import geometric_log_prior
 
 
@@ -72,14 +72,16 @@ class Trainer:
     def init(self, params: Mapping[str, np.ndarray]) -> TrainState:
         """The state before the first update."""
         check_parameters(self.model, params)
-        params = {name: torch.tensor(params[name], dtype=self.dtype) for name in parameter_shapes(self.model)}
-        zeros = {name: torch.zeros_like(param) for name, param in params.items()}
-        return TrainState(params, zeros, {name: z.clone() for name, z in zeros.items() if name not in self.by_muon}, 0)
+        tensors = {name: torch.tensor(params[name], dtype=self.dtype) for name in parameter_shapes(self.model)}
+        m = {name: torch.zeros_like(x) for name, x in tensors.items()}
+        v = {name: torch.zeros_like(x) for name, x in tensors.items() if name not in self.by_muon}
+        return TrainState(tensors, m, v, 0)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> TrainState:
         """The state that `dump` gave, on whichever backend."""
         *parts, update = split_state(arrays, self.model, self.by_muon)
-        return TrainState(*({k: torch.tensor(x, dtype=self.dtype) for k, x in part.items()} for part in parts), update)
+        params, m, v = ({name: torch.tensor(x, dtype=self.dtype) for name, x in part.items()} for part in parts)
+        return TrainState(params, m, v, update)
 
     def dump(self, state: TrainState) -> dict[str, np.ndarray]:
         """The state by name, as copies in C order."""

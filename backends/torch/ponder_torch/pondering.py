@@ -101,7 +101,7 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
 def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, min_steps: int, rule):
     """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
     add, enough = rule
-    predictions, logits, total, lengths = [], [], None, None
+    predictions, logits, total, lengths = [], [], torch.zeros(()), torch.zeros(())
     for n in range(1, max_steps + 1):
         before, result = state, advance(state)
         if readout is None:
@@ -112,7 +112,7 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         predictions.append(y_hat)
         logits.append(z)
         (counted,) = as_float(z.detach())
-        if lengths is None:
+        if n == 1:
             total, lengths = add(counted), torch.zeros(z.shape, dtype=torch.int64, device=z.device)
         else:
             state = freeze(lengths > 0, before, state)
@@ -133,7 +133,7 @@ def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool)
     if method == "ponder":
         log_p = log_halting(z, remainder=remainder, lengths=lengths if cut else None)
     else:
-        log_p = torch.full_like(*as_float(z), -math.inf)
+        (log_p,) = as_float(torch.full_like(z, -math.inf))
         log_p[-1] = 0
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
@@ -185,6 +185,5 @@ def pondering_loss(
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
     y_hat = torch.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
     step_losses = _step_losses(criterion, y_hat, targets, batch_ndim)
-    if log_prior is None:  # no prior, no KL
-        log_prior, beta = out.log_p, 0.0
-    return ponder_loss(out.log_p, step_losses, log_prior[: len(y_hat)], beta=beta, weights=weights)
+    prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
+    return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

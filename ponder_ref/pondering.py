@@ -133,6 +133,5 @@ def pondering_loss(
     used = np.real(out.log_p) > -np.inf
     y_hat = np.where(used.reshape(*used.shape, *[1] * (out.y_hat.ndim - used.ndim)), out.y_hat, 0)
     step_losses = np.stack([_example_losses(criterion, y, targets, batch_ndim) for y in y_hat])
-    if log_prior is None:  # no prior, no KL
-        log_prior, beta = np.real(out.log_p), 0.0
-    return ponder_loss(out.log_p, step_losses, log_prior[: len(y_hat)], beta=beta, weights=weights)
+    prior, beta = (np.real(out.log_p), 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)
+    return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

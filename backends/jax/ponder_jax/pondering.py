@@ -143,7 +143,8 @@ def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool)
     if method == "ponder":
         log_p = log_halting(z, remainder=remainder, lengths=lengths if cut else None)
     else:
-        log_p = jnp.full_like(*as_float(z), -math.inf).at[-1].set(0.0)
+        (log_p,) = as_float(jnp.full_like(z, -math.inf))
+        log_p = log_p.at[-1].set(0.0)
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
 
@@ -184,6 +185,5 @@ def pondering_loss(
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
     y_hat = jnp.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
     step_losses = jax.vmap(lambda y: _example_losses(criterion, y, targets, batch_ndim))(y_hat)
-    if log_prior is None:  # no prior, no KL
-        log_prior, beta = out.log_p, 0.0
-    return ponder_loss(out.log_p, step_losses, log_prior[: len(y_hat)], beta=beta, weights=weights)
+    prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
+    return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

@@ -1,0 +1,138 @@
+"""PonderNet as a Flax NNX module: wraps any step network (spec M1 to M7; paper §2)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import nnx
+
+from ponder_jax.pondering import ponder, pondering_loss
+from ponder_jax.priors import geometric_log_prior
+from ponder_ref import checks
+from ponder_ref.interface import Pondered, PonderLoss
+
+_AS_BUILT: Any = object()  # an argument not given: the module's own value
+
+
+class PonderNet(nnx.Module):
+    """Lets a step network decide, for each example, how many steps to compute.
+
+    Args:
+      step: `step(x, h) -> (y_hat, h, halt_logit)`, a module or function; `step(h)` where `encoder` is given.
+        halt_logit has one number an example, `[...batch]`; y_hat begins with the same shape; h is any tree of arrays.
+      max_steps: N, the largest number of steps.
+      initial_state: h₀ as a function of the input (after `project`).
+      encoder: h₀ as a network of the input, for a step that sees the input only through its state (paper, footnote 1).
+      project: a network applied to the input once; the step sees its result.
+      method: "ponder", or a baseline: "act", "repeat" (N steps, the last answers), "once" (one step).
+      lambda_p, beta: the geometric prior and the weight of the KL (paper §2.4).
+      log_prior: any other prior, log-probabilities `[max_steps]`, instead of `lambda_p`.
+      epsilon, min_steps: unroll until each example has halted but for ε, after min_steps (2) at the earliest (§2.3).
+      remainder: "last" or "normalize" (§2.3).
+      tau, act_epsilon: ACT's price of a step and its ε.
+
+    >>> net = PonderNet(lambda x, h: (h, h + x, x - 1.0), max_steps=3, initial_state=jax.numpy.zeros_like)
+    >>> out = net(jax.numpy.array([1.0, 2.0]))
+    >>> out.y_hat.shape, bool(abs(jax.numpy.exp(out.log_p).sum(0) - 1).max() < 1e-6)
+    ((3, 2), True)
+    """
+
+    def __init__(
+        self,
+        step: Callable,
+        *,
+        max_steps: int,
+        initial_state: Callable | None = None,
+        encoder: Callable | None = None,
+        project: Callable | None = None,
+        method: str = "ponder",
+        lambda_p: float = 0.2,
+        beta: float = 0.01,
+        log_prior: jax.Array | None = None,
+        epsilon: float | None = None,
+        min_steps: int | None = None,
+        remainder: str = "last",
+        tau: float = 0.001,
+        act_epsilon: float = 0.01,
+    ):
+        checks.check_start(initial_state, encoder, project)
+        self.min_steps = min(2, max_steps) if min_steps is None else min_steps
+        checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon)
+        checks.check_number("lambda_p", lambda_p, "(0, 1]")
+        checks.check_number("beta", beta, "[0, inf)")
+        checks.check_number("tau", tau, "[0, inf)")
+        self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
+        self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
+        self.lambda_p, self.beta, self.tau, self.act_epsilon = lambda_p, beta, tau, act_epsilon
+        if log_prior is not None:
+            checks.check_floating("log_prior", log_prior)
+            checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
+        self.log_prior = nnx.Variable(log_prior) if log_prior is not None else None
+
+    def __call__(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
+        """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation."""
+        x = x if self.project is None else self.project(x)
+        state = self.encoder(x) if self.encoder is not None else self.initial_state(x)  # type: ignore[misc]
+        steps = self.max_steps if max_steps is None else max_steps
+        step, changing, put_back = _as_function(self.step)
+        out = ponder(
+            step,
+            None if self.encoder is not None else x,
+            (state, changing),
+            max_steps=steps,
+            method=self.method,
+            min_steps=min(self.min_steps, steps),
+            epsilon=self.epsilon if epsilon is _AS_BUILT else epsilon,
+            remainder=self.remainder,
+            act_epsilon=self.act_epsilon,
+        )
+        state, changing = out.state
+        put_back(changing)
+        return out._replace(state=state)
+
+    def prior(self, steps: int, like: jax.Array) -> jax.Array:
+        """The log-prior over 1..max_steps, or over `steps` if there are more of them."""
+        if self.log_prior is not None:
+            if steps > self.max_steps:
+                raise ValueError(f"log_prior has {self.max_steps} steps, fewer than the {steps} that were run")
+            return self.log_prior[...]
+        dtype = "float64" if like.dtype == "float64" else "float32"
+        return geometric_log_prior(self.lambda_p, max(steps, self.max_steps), dtype=dtype)
+
+    def loss(
+        self, out: Pondered, targets: jax.Array, criterion: Callable, *, weights: jax.Array | None = None
+    ) -> PonderLoss:
+        """The training loss and its parts (M6).
+
+        Args:
+          out: what calling the module gave.
+          targets: `[...batch, ...]`.
+          criterion: any loss of a prediction and a target, one value an example (not averaged over the batch).
+          weights: `[...batch]`; padding has weight 0.
+        """
+        prior = self.prior(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
+        prices = {"beta": self.beta, "tau": self.tau}
+        return pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
+
+
+def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
+    """A step as a pure function, what changes in it from call to call (random keys, say), and how to put that back.
+
+    Parameters are closed over; only what changes is carried along the loop.
+    """
+    if not isinstance(step, nnx.Module):
+
+        def plain(*args):
+            y_hat, h, z = step(*args[:-1], args[-1][0])
+            return y_hat, (h, args[-1][1]), z
+
+        return plain, None, lambda changing: None
+    graph, params, changing = nnx.split(step, nnx.Param, ...)
+
+    def pure(*args):
+        h, changing = args[-1]
+        module = nnx.merge(graph, params, changing)
+        y_hat, h, z = module(*args[:-1], h)
+        return y_hat, (h, nnx.split(module, nnx.Param, ...)[2]), z
+
+    return pure, changing, lambda changing: nnx.update(step, changing)

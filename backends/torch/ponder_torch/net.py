@@ -1,0 +1,118 @@
+"""PonderNet as a torch module: wraps any step network (spec M1 to M7; paper §2)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from ponder_ref import checks
+from ponder_ref.interface import Pondered, PonderLoss
+from ponder_torch.pondering import ponder, pondering_loss
+from ponder_torch.priors import geometric_log_prior
+
+_AS_BUILT: Any = object()  # an argument not given: the module's own value
+
+
+class PonderNet(nn.Module):
+    """Lets a step network decide, for each example, how many steps to compute.
+
+    Args:
+      step: `step(x, h) -> (y_hat, h, halt_logit)`, a module or function; `step(h)` where `encoder` is given.
+        halt_logit has one number an example, `[...batch]`; y_hat begins with the same shape; h is any tree of tensors.
+      max_steps: N, the largest number of steps.
+      initial_state: h₀ as a function of the input (after `project`).
+      encoder: h₀ as a network of the input, for a step that sees the input only through its state (paper, footnote 1).
+      project: a network applied to the input once; the step sees its result.
+      method: "ponder", or a baseline: "act", "repeat" (N steps, the last answers), "once" (one step).
+      lambda_p, beta: the geometric prior and the weight of the KL (paper §2.4).
+      log_prior: any other prior, log-probabilities `[max_steps]`, instead of `lambda_p`.
+      epsilon, min_steps: unroll until each example has halted but for ε, after min_steps (2) at the earliest (§2.3).
+      remainder: "last" or "normalize" (§2.3).
+      tau, act_epsilon: ACT's price of a step and its ε.
+
+    >>> net = PonderNet(lambda x, h: (h, h + x, x - 1.0), max_steps=3, initial_state=torch.zeros_like)
+    >>> out = net(torch.tensor([1.0, 2.0]))
+    >>> out.y_hat.shape, out.log_p.exp().sum(0)
+    (torch.Size([3, 2]), tensor([1., 1.]))
+    """
+
+    def __init__(
+        self,
+        step: Callable,
+        *,
+        max_steps: int,
+        initial_state: Callable | None = None,
+        encoder: Callable | None = None,
+        project: Callable | None = None,
+        method: str = "ponder",
+        lambda_p: float = 0.2,
+        beta: float = 0.01,
+        log_prior: torch.Tensor | None = None,
+        epsilon: float | None = None,
+        min_steps: int | None = None,
+        remainder: str = "last",
+        tau: float = 0.001,
+        act_epsilon: float = 0.01,
+    ):
+        super().__init__()
+        checks.check_start(initial_state, encoder, project)
+        self.min_steps = min(2, max_steps) if min_steps is None else min_steps
+        checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon)
+        checks.check_number("lambda_p", lambda_p, "(0, 1]")
+        checks.check_number("beta", beta, "[0, inf)")
+        checks.check_number("tau", tau, "[0, inf)")
+        self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
+        self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
+        self.lambda_p, self.beta, self.tau, self.act_epsilon = lambda_p, beta, tau, act_epsilon
+        if log_prior is not None:
+            checks.check_floating("log_prior", log_prior)
+            checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
+        self.log_prior: torch.Tensor | None
+        self.register_buffer("log_prior", log_prior, persistent=False)
+
+    def forward(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
+        """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation."""
+        x = x if self.project is None else self.project(x)
+        state = self.encoder(x) if self.encoder is not None else self.initial_state(x)  # type: ignore[misc]
+        steps = self.max_steps if max_steps is None else max_steps
+        return ponder(
+            self.step,
+            None if self.encoder is not None else x,
+            state,
+            max_steps=steps,
+            method=self.method,
+            min_steps=min(self.min_steps, steps),
+            epsilon=self.epsilon if epsilon is _AS_BUILT else epsilon,
+            remainder=self.remainder,
+            act_epsilon=self.act_epsilon,
+        )
+
+    def prior(self, steps: int, like: torch.Tensor) -> torch.Tensor:
+        """The log-prior over 1..max_steps, or over `steps` if there are more of them."""
+        if self.log_prior is not None:
+            if steps > self.max_steps:
+                raise ValueError(f"log_prior has {self.max_steps} steps, fewer than the {steps} that were run")
+            return self.log_prior
+        dtype = "float64" if like.dtype == torch.float64 else "float32"
+        return geometric_log_prior(self.lambda_p, max(steps, self.max_steps), dtype=dtype).to(like.device)
+
+    def loss(
+        self, out: Pondered, targets: torch.Tensor, criterion: Callable, *, weights: torch.Tensor | None = None
+    ) -> PonderLoss:
+        """The training loss and its parts (M6).
+
+        Args:
+          out: what calling the module gave.
+          targets: `[...batch, ...]`.
+          criterion: any loss of a prediction and a target, one value an example (not averaged over the batch).
+          weights: `[...batch]`; padding has weight 0.
+        """
+        prior = self.prior(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
+        prices = {"beta": self.beta, "tau": self.tau}
+        return pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
+
+    def extra_repr(self) -> str:
+        return (
+            f"method={self.method!r}, max_steps={self.max_steps}, epsilon={self.epsilon}, remainder={self.remainder!r}"
+        )
