@@ -1,0 +1,221 @@
+"""Defects of unrolling, of the baselines around a step network, and of their losses (spec M1 to M8)."""
+
+from typing import Any
+
+import numpy as np
+
+import ponder_ref
+from ponder_ref import pondering as right
+from ponder_ref.conformance.mutants.base import Mutant, detach
+from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.trees import map_tree
+
+
+def _around(**changes: Any):
+    """`ponder` with some of its arguments changed."""
+
+    def ponder(step, x, state, **options):
+        return ponder_ref.ponder(step, x, state, **{**options, **{k: v(options) for k, v in changes.items()}})
+
+    return ponder
+
+
+def _blind_first_step(step, x, state, **options) -> Pondered:
+    """Step 1 computed before the input was used."""
+    calls = []
+
+    def blind(x, h):
+        calls.append(1)
+        return step(map_tree(lambda part: part * (len(calls) > 1), x), h)
+
+    return ponder_ref.ponder(step if x is None else blind, x, state, **options)
+
+
+def _one_call_too_many(step, x, state, **options) -> Pondered:
+    out = ponder_ref.ponder(step, x, state, **options)
+    after = step(out.state) if x is None else step(x, out.state)
+    return out._replace(state=after if options.get("readout") else after[1])
+
+
+def _state_not_passed_on(step, x, state, **options) -> Pondered:
+    """Every step starts from the initial state."""
+
+    def forgetful(*args):
+        result = step(
+            *args[:-1], {**args[-1], "h": state["h"]} if isinstance(args[-1], dict) and "h" in args[-1] else args[-1]
+        )
+        return result
+
+    return ponder_ref.ponder(forgetful, x, state, **options)
+
+
+def _detached_states(step, x, state, **options) -> Pondered:
+    """No gradient from step to step."""
+
+    def cut(*args):
+        return step(*args[:-1], map_tree(detach, args[-1]))
+
+    return ponder_ref.ponder(cut, x, state, **options)
+
+
+def _batch_length(step, x, state, **options) -> Pondered:
+    """With ε every example is cut at the batch's largest N."""
+    out = ponder_ref.ponder(step, x, state, **options)
+    if options.get("epsilon") is None:
+        return out
+    lengths = np.full_like(out.lengths, out.lengths.max())
+    log_p = ponder_ref.log_halting(out.halt_logits, remainder=options.get("remainder", "last"), lengths=lengths)
+    return out._replace(lengths=lengths, log_p=log_p)
+
+
+def _never_leaves(step, x, state, **options) -> Pondered:
+    """With ε all N steps are run."""
+    out = ponder_ref.ponder(step, x, state, **options)
+    if options.get("epsilon") is None or options.get("readout") is not None:
+        return out
+    every = ponder_ref.ponder(step, x, state, **{**options, "epsilon": None})
+    state = {**out.state, "calls": every.state["calls"]} if "calls" in out.state else out.state
+    return out._replace(state=state)
+
+
+def _lengths_one_short(step, x, state, **options) -> Pondered:
+    out = ponder_ref.ponder(step, x, state, **options)
+    if options.get("epsilon") is None:
+        return out
+    lengths = np.maximum(out.lengths - 1, options.get("min_steps", 1))
+    log_p = ponder_ref.log_halting(out.halt_logits, remainder=options.get("remainder", "last"), lengths=lengths)
+    return out._replace(lengths=lengths, log_p=log_p)
+
+
+def _states_run_on(step, x, state, **options) -> Pondered:
+    """With ε an example that has halted goes on while its batch mates ponder."""
+    out = ponder_ref.ponder(step, x, state, **options)
+    if options.get("epsilon") is None or options.get("readout") is not None:
+        return out
+    steps = len(out.halt_logits)
+    return out._replace(state=ponder_ref.ponder(step, x, state, max_steps=steps, method="repeat").state)
+
+
+def _mean_answer(step, x, state, **options) -> Pondered:
+    """ "repeat" averages over its steps."""
+    out = ponder_ref.ponder(step, x, state, **options)
+    if options.get("method") != "repeat":
+        return out
+    return out._replace(log_p=np.full(out.log_p.shape, -np.log(len(out.log_p))))
+
+
+def _act_without_remainder(step, x, state, **options) -> Pondered:
+    out = ponder_ref.ponder(step, x, state, **options)
+    if out.act is None:
+        return out
+    n = np.arange(1, len(out.halt_logits) + 1)[:, None]
+    lam = 1 / (1 + np.exp(-out.halt_logits))
+    return out._replace(act=out.act._replace(weights=np.where(n <= out.act.steps, lam, 0)))
+
+
+def _loss(change):
+    """`pondering_loss` with something done to its arguments."""
+
+    def pondering_loss(out, targets, criterion, **options) -> PonderLoss:
+        out, options = change(out, options)
+        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+
+    return pondering_loss
+
+
+def _prior_cut_again(out, options):
+    prior = options.get("log_prior")
+    if prior is None or out.act is not None:
+        return out, options
+    prior = prior[: len(out.log_p)]
+    return out, {**options, "log_prior": prior - np.log(np.exp(prior).sum(axis=0))}
+
+
+def _loss_of_the_mean(out, targets, criterion, **options) -> PonderLoss:
+    """The loss of the expected prediction, not the expected loss."""
+    if out.act is not None:
+        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+    mean = ponder_ref.expected_prediction(out.log_p, out.y_hat)
+    same = out._replace(y_hat=np.broadcast_to(mean, out.y_hat.shape))
+    return ponder_ref.pondering_loss(same, targets, criterion, **options)
+
+
+def _summed_axes(out, targets, criterion, **options) -> PonderLoss:
+    def summed(y_hat, targets):
+        values = criterion(y_hat, targets)
+        return values.sum(axis=-1) if values.ndim > out.halt_logits.ndim - 1 else values
+
+    return ponder_ref.pondering_loss(out, targets, summed, **options)
+
+
+def _unstable_bce(y_hat, targets):
+    """log σ as a logarithm of a probability."""
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        p = 1 / (1 + np.exp(-right.as_float(y_hat)))
+        return -targets * np.log(p) - (1 - targets) * np.log(1 - p)
+
+
+def _recurrence_twice(params, projected, h):
+    return np.tanh(projected + h @ params["rnn.w_h"] + params["rnn.b"])
+
+
+def _mutant(name: str, defect: str, requirement: str, **replaced) -> Mutant:
+    return Mutant(name, defect, requirement, replaced)
+
+
+MUTANTS = (
+    _mutant("step-one-blind", "step 1 does not see the input", "M1", ponder=_blind_first_step),
+    _mutant("one-call-too-many", "the step is called N + 1 times", "M1", ponder=_one_call_too_many),
+    _mutant("one-step-short", "N − 1 steps", "M1", ponder=_around(max_steps=lambda o: max(1, o["max_steps"] - 1))),
+    _mutant("states-forgotten", "every step starts from h₀", "M1", ponder=_state_not_passed_on),
+    _mutant("remainder-ignored", 'always "last"', "M1", ponder=_around(remainder=lambda o: "last")),
+    _mutant("no-gradient-between-steps", "states are detached", "M7", ponder=_detached_states),
+    _mutant("epsilon-of-the-batch", "all are cut at the batch's largest N", "M2", ponder=_batch_length),
+    _mutant("epsilon-ignored", "no example leaves early", "M2", ponder=_around(epsilon=lambda o: None)),
+    _mutant("epsilon-saves-nothing", "all N steps are run", "M2", ponder=_never_leaves),
+    _mutant("epsilon-one-short", "cut one step too early", "M2", ponder=_lengths_one_short),
+    _mutant("min-steps-ignored", "min_steps is 1", "M2", ponder=_around(min_steps=lambda o: 1)),
+    _mutant("halted-states-run-on", "a halted example's state goes on", "M2", ponder=_states_run_on),
+    _mutant("repeat-answers-by-the-mean", "repeat averages its steps", "M3", ponder=_mean_answer),
+    _mutant(
+        "once-is-repeat",
+        "once runs N steps",
+        "M3",
+        ponder=_around(method=lambda o: "repeat" if o.get("method") == "once" else o.get("method", "ponder")),
+    ),
+    _mutant("act-module-without-remainder", "the last weight is λ", "M4", ponder=_act_without_remainder),
+    _mutant("act-epsilon-ignored", "ε_ACT is always 0.01", "M4", ponder=_around(act_epsilon=lambda o: 0.01)),
+    _mutant(
+        "prior-cut-again", "the prior is normalised over the steps run", "M6", pondering_loss=_loss(_prior_cut_again)
+    ),
+    _mutant("loss-of-the-mean", "loss of the expected prediction", "M6", pondering_loss=_loss_of_the_mean),
+    _mutant("axes-summed", "losses beyond the batch are summed", "M6", pondering_loss=_summed_axes),
+    _mutant(
+        "module-weights-ignored",
+        "weights have no effect",
+        "M6",
+        pondering_loss=_loss(lambda out, options: (out, {**options, "weights": None})),
+    ),
+    _mutant(
+        "module-tau-ignored",
+        "ACT's cost is left out",
+        "M6",
+        pondering_loss=_loss(lambda out, o: (out, {**o, "tau": 0.0})),
+    ),
+    _mutant(
+        "halting-detached-in-the-loss",
+        "no gradient through the distribution",
+        "M7",
+        pondering_loss=_loss(lambda out, o: (out if out.log_p is None else out._replace(log_p=detach(out.log_p)), o)),
+    ),
+    _mutant("bce-by-probability", "log of a rounded probability", "M5", binary_cross_entropy=_unstable_bce),
+    _mutant(
+        "cross-entropy-unnormalised",
+        "the logit alone",
+        "M5",
+        cross_entropy=lambda y, t: -np.take_along_axis(y, np.asarray(t)[..., None], -1)[..., 0],
+    ),
+    _mutant(
+        "bias-twice", "the bias is added at the projection and at the step", "M8", rnn_transition=_recurrence_twice
+    ),
+)
