@@ -1,8 +1,8 @@
 """The training loop. It knows no framework: chunks of batches go into a trainer, metrics come out.
 
 Where chunks, log lines, evaluations and checkpoints fall depends on the update's number alone. A checkpoint is written
-after everything else that belongs to its update. So a run that is stopped anywhere and resumed makes the same calls with
-the same arguments as one that was not.
+after everything else that belongs to its update. So a run that is stopped anywhere and resumed makes the same calls
+with the same arguments as one that was not.
 """
 
 import contextlib

@@ -23,7 +23,6 @@ from tasks.options import TrainingConfig
 
 TASK = "parity task"
 MAX_BITS = 1024
-HALF = np.uint64(32)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,21 +111,22 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def make_inputs(random: np.ndarray, bits: int, ones: tuple[int, int], positions: str) -> np.ndarray:
-    """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint64 (spec tasks.md, "Examples").
+    """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint32 (spec tasks.md, "Examples").
 
     The first word of an example gives k, the number of non-zeros. Word i of the others gives entry i its sign (lowest
-    bit) and its rank (upper half): the k entries of lowest rank are the non-zeros.
+    bit) and its rank: the k entries of lowest rank are the non-zeros.
     """
     low, high = ones
-    count = (low + (((random[..., 0] >> HALF) * np.uint64(high - low + 1)) >> HALF).astype(np.int64))[..., None]
+    count = low + ((random[..., :1].astype(np.uint64) * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)
+    entries = random[..., 1:]
     if positions == "prefix":
         chosen = np.arange(bits) < count
     else:
         # The rank's lowest bits are the entry's number: no two are equal, so that exactly k are chosen.
         free = np.uint32((1 << (bits - 1).bit_length()) - 1)
-        rank = ((random[..., 1:] >> HALF).astype(np.uint32) & ~free) | np.arange(bits, dtype=np.uint32)
+        rank = (entries & ~free) | np.arange(bits, dtype=np.uint32)
         chosen = rank <= np.take_along_axis(np.sort(rank, axis=-1), count - 1, axis=-1)
-    signs = (random[..., 1:].astype(np.int8) & np.int8(1)) * np.int8(2) - np.int8(1)
+    signs = (entries.astype(np.int8) & np.int8(1)) * np.int8(2) - np.int8(1)
     return signs * chosen
 
 
