@@ -32,7 +32,7 @@ def bit_generator(seed: int, stream: int, index: int) -> np.random.Philox:
 
 
 def words(seed: int, stream: int, indices: Iterable[int], size: int) -> np.ndarray:
-    """The first `size` 32-bit words of the stream at each index, `[K, size]` uint32; the lower half of 64 bits is first."""
+    """The first `size` 32-bit words of the stream at each index, `[K, size]` uint32; lower halves first."""
     long = [bit_generator(seed, stream, index).random_raw(-(-size // 2)) for index in indices]
     return np.stack(long).astype("<u8").view("<u4")[:, :size]
 

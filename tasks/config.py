@@ -1,8 +1,8 @@
 """Frozen dataclasses as command-line flags and as JSON.
 
 A field made by `option` knows its help text, the paper's own number, its group in `--help` and the values it takes.
-From that come the flag, the check with its sentence, and the way to and from JSON. A value comes from the flag, else from
-the preset, else from the field's default.
+From that come the flag, the check with its sentence, and the way to and from JSON. A value comes from the flag,
+else from the preset, else from the field's default.
 """
 
 import argparse

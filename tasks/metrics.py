@@ -165,7 +165,7 @@ class Window:
     """
 
     def __init__(self, sums: dict[str, float] | None = None, count: int = 0, forward_passes: int = 0):
-        self.sums = dict(sums) if sums else dict.fromkeys(TRAIN_KEYS, 0.0)
+        self.sums = {name: sums[name] if sums else 0.0 for name in TRAIN_KEYS}
         self.count, self.forward_passes = count, forward_passes
 
     def add(self, metrics: dict[str, np.ndarray]) -> None:

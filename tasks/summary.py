@@ -30,9 +30,8 @@ def of_record(record: dict[str, Any], task: Any) -> list[str]:
             f"  accuracy {record['accuracy']:.4f} (standard error {error:.4f})",
             f"  steps    {record['expected_steps']:.3f}",
         ]
-    lines.append(
-        f"  loss     {record['loss']:.4f} = {record['loss_rec']:.4f} + {price(task.config.method_settings()):g} · {record['loss_reg']:.4f}"
-    )
+    weight = price(task.config.method_settings())
+    lines.append(f"  loss     {record['loss']:.4f} = {record['loss_rec']:.4f} + {weight:g} · {record['loss_reg']:.4f}")
     return lines + table(record, task.DIFFICULTY)
 
 
