@@ -28,15 +28,16 @@ class Lines:
     """One line for each logging window and each evaluation."""
 
     def __init__(self, total: int, start: int, stream: TextIO):
-        self.total, self.start, self.stream = total, start, stream
-        self.began = time.monotonic()
+        self.total, self.stream = total, stream
+        self.last = (start, time.monotonic())
 
     def advance(self, update: int) -> None:
         """Nothing to draw between windows."""
 
     def logged(self, record: dict[str, Any]) -> None:
-        seconds = time.monotonic() - self.began
-        rate = (record["update"] - self.start) / max(seconds, 1e-9)
+        # The rate since the line before: the first one has the compilation in it.
+        (before, began), self.last = self.last, (record["update"], time.monotonic())
+        rate = (record["update"] - before) / max(self.last[1] - began, 1e-9)
         left = duration((self.total - record["update"]) / max(rate, 1e-9))
         shown = " ".join(f"{name} {text}" for name, text in figures(record).items())
         self.say(f"{record['update']:>8}/{self.total} {shown}  {rate:.0f} updates/s, {left} left")

@@ -4,9 +4,29 @@ The model is a logistic regression; step n multiplies its logit by n, and the ha
 """
 
 import os
+import signal
 from typing import Any, NamedTuple
 
 import numpy as np
+
+
+def kill_at_call(name: str) -> None:
+    """With TEST_KILL_FSYNC=n in the environment (or REPLACE), the process dies as os.fsync is called the nth time."""
+    count, original = int(os.environ.get(f"TEST_KILL_{name.upper()}", "0")), getattr(os, name)
+
+    def call(*arguments: Any) -> Any:
+        nonlocal count
+        count -= 1
+        if count == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments)
+
+    if count:
+        setattr(os, name, call)
+
+
+kill_at_call("fsync")
+kill_at_call("replace")
 
 
 class State(NamedTuple):
@@ -15,11 +35,16 @@ class State(NamedTuple):
 
 
 class Trainer:
-    """Logistic regression by plain gradient descent. The loss of update TEST_NAN_AT (environment) is NaN."""
+    """Logistic regression by plain gradient descent.
+
+    The environment has it misbehave: TEST_NAN_AT=update makes that loss NaN, TEST_SIGNAL_AT=update:number sends the
+    process a signal there.
+    """
 
     def __init__(self, model: Any, method: Any, optimiser: Any, *, dtype: str = "float32", threads: int | None = None):
         self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, dtype
         self.nan_at = int(os.environ.get("TEST_NAN_AT", "-1"))
+        self.signal_at, self.signal = map(int, os.environ.get("TEST_SIGNAL_AT", "-1:0").split(":"))
         self.steps = 1 if method.name == "once" else method.max_steps
 
     def init(self, params: dict[str, np.ndarray]) -> State:
@@ -38,6 +63,8 @@ class Trainer:
         w, update = state
         for x, t in zip(chunk.inputs, chunk.targets, strict=True):
             update += 1
+            if update == self.signal_at:
+                os.kill(os.getpid(), self.signal)
             y = x @ w
             chance = 1 / (1 + np.exp(-y))
             loss = np.logaddexp(0, y).mean() - (t * y).mean() + (np.nan if update == self.nan_at else 0)

@@ -124,11 +124,11 @@ def test_prefetch_passes_items_and_exceptions_on():
             raise KeyError("made for the test")
         return x * x
 
-    seen = []
-    with Prefetch(make, range(10)) as ahead, pytest.raises(KeyError, match="made for the test"):
-        for item in ahead:
-            seen.append(item)
-    assert seen == [0, 1, 4]
+    with Prefetch(make, range(10)) as ahead:
+        items = iter(ahead)
+        assert [next(items) for _ in range(3)] == [0, 1, 4]
+        with pytest.raises(KeyError, match="made for the test"):
+            next(items)
     with Prefetch(make, [1, 2]) as ahead:
         assert list(ahead) == [1, 4]
 
