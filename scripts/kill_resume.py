@@ -47,18 +47,21 @@ def update_of(folder: Path) -> int:
     return int(names[-1].removeprefix("update-")) if names else 0
 
 
+def differing(one: Path, other: Path) -> list[str]:
+    """The names of the files that two runs do not share byte for byte."""
+    first, second = contents(one), contents(other)
+    return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
+
+
 def kill_and_resume(settings: list[str], folder: Path, kills: int, longest: float, chance: random.Random) -> int:
-    """How often the training was killed before it came to its end."""
-    for number in range(kills):
-        again = (folder / "config.json").exists()
-        seconds = chance.uniform(0.0, longest)
-        if run(["--resume"] if again else settings, folder, seconds) == 0:
+    """Trains to the end, killed at most `kills` times on the way; how often it was."""
+    for number in range(kills + 1):
+        seconds = chance.uniform(0.0, longest) if number < kills else None
+        begun = (folder / "config.json").exists()
+        if run(["--resume"] if begun else settings, folder, seconds) == 0:
             return number
-        print(
-            f"kill {number + 1:3d} after {seconds:5.2f} s, newest checkpoint at update {update_of(folder)}", flush=True
-        )
-    run(["--resume"] if (folder / "config.json").exists() else settings, folder)
-    return kills
+        print(f"killed after {seconds:5.2f} s, newest checkpoint at update {update_of(folder)}", flush=True)
+    raise AssertionError("the last training is not killed")
 
 
 def main() -> int:
@@ -72,20 +75,20 @@ def main() -> int:
     settings = ["--preset", "smoke", "--backend", options.backend, "--updates", str(options.updates)]
     settings += ["--checkpoint-every", str(options.every), "--eval-every", "130", "--log-every", "70", "--chunk", "20"]
     with tempfile.TemporaryDirectory() as place:
-        whole, broken = Path(place) / "unbroken", Path(place) / "killed"
+        whole = Path(place) / "unbroken"
         began = time.monotonic()
         run(settings, whole)
         longest = time.monotonic() - began
         print(f"unbroken: {options.updates} updates in {longest:.1f} s", flush=True)
-        done = kill_and_resume(settings, broken, options.kills, longest, random.Random(options.seed))
-        if done < options.kills:
-            print(f"the training was over after {done} kills: give it more --updates")
-        one, other = contents(whole), contents(broken)
-    differing = sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
-    if differing:
-        print(f"after {done} kills these files differ: {', '.join(differing)}")
-        return 1
-    print(f"after {done} kills all {len(one)} files are the same, byte for byte")
+        kills, runs, chance = 0, 0, random.Random(options.seed)
+        while kills < options.kills:
+            broken = Path(place) / f"killed-{runs}"
+            kills += kill_and_resume(settings, broken, options.kills - kills, longest, chance)
+            runs += 1
+            if wrong := differing(whole, broken):
+                print(f"after {kills} kills in {runs} trainings these files differ: {', '.join(wrong)}")
+                return 1
+    print(f"after {kills} kills in {runs} trainings all files are the same, byte for byte")
     return 0
 
 

@@ -76,7 +76,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3,
         "input_scale": 0.5,
         "decay": "linear",
-        "updates": 20_000,
+        "updates": 15_000,
+        "log_every": 250,
+        "eval_every": 500,
     },
     "smoke": {
         "bits": 4,

@@ -62,7 +62,7 @@ def chance_line(axes: Any) -> None:
     axes.axhline(0.5, color="grey", linewidth=0.8, linestyle=":")
 
 
-def draw_curves(records: list[dict[str, Any]], path: Path) -> Path:
+def draw_curves(records: list[dict[str, Any]], method: str, path: Path) -> Path:
     """Loss parts, accuracy and steps over the updates, in training and on each evaluated split."""
     train = [record for record in records if record["kind"] == "train"]
     splits = sorted(
@@ -78,7 +78,7 @@ def draw_curves(records: list[dict[str, Any]], path: Path) -> Path:
         for axes, name in ((loss, "loss_rec"), (reg, "loss_reg"), (accuracy, "accuracy"), (steps, "expected_steps")):
             axes.plot(x, column(rows, name), color=colour, label=label, **look)
     loss.set_ylabel("loss of the answer")
-    reg.set_ylabel("KL or ponder cost")
+    reg.set_ylabel({"ponder": "KL to the prior", "act": "ponder cost N + R"}.get(method, "no further loss"))
     accuracy.set_ylabel("expected accuracy")
     chance_line(accuracy)
     steps.set_ylabel("expected steps")
@@ -101,7 +101,7 @@ def draw_levels(record: dict[str, Any], others: list[dict[str, Any]], difficulty
     steps.set_ylabel("expected steps")
     steps.set_ylim(bottom=0)
     steps.set_xlabel(f"number of {difficulty}")
-    accuracy.legend()
+    accuracy.legend(loc="lower left")
     return save(figure, path)
 
 
@@ -131,7 +131,7 @@ def draw_run(run: Run, difficulty: str) -> tuple[list[Path], str]:
     tests = [record for record in records if str(record.get("split", "")).startswith("test")]
     try:
         return [
-            draw_curves(records, run.figures / "learning.png"),
+            draw_curves(records, run.config.method, run.figures / "learning.png"),
             draw_levels(tests[0], tests[1:], difficulty, run.figures / "difficulty.png"),
             draw_halting(tests[0], run.config, run.figures / "halting.png"),
         ], ""
