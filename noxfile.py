@@ -14,7 +14,7 @@ nox.options.reuse_venv = "yes"
 ROOT = Path(__file__).resolve().parent
 # CI chooses Hypothesis' derandomised profile without deadlines; the tests are meant for the CPU.
 TEST_ENV = {"CI": "true", "JAX_PLATFORMS": "cpu"}
-FRAMEWORK_TESTS = ("test_backend_*.py", "test_agree.py")
+FRAMEWORK_TESTS = ("test_backend_*.py", "test_agree*.py")
 FRAMEWORKS = ("torch", "jax")
 
 ABSENT = (
@@ -45,7 +45,7 @@ def run_pytest(session: nox.Session, *args: str) -> None:
 
 def test_backend(session: nox.Session, framework: str, other: str) -> None:
     """Installs one framework alone, judges its backend (compiled code too), and runs the backend's own tests."""
-    install(session, framework, "test")
+    install(session, framework, "tasks", "test")
     check_absent(session, other)
     judge(session, "--backend", f"ponder_{framework}")
     judge(session, "--backend", f"ponder_{framework}", "--level", "full", "--only", "B9")
@@ -55,10 +55,10 @@ def test_backend(session: nox.Session, framework: str, other: str) -> None:
 @nox.session
 def test_ref(session: nox.Session) -> None:
     """Judge the NumPy reference, run its doctests and every test that needs no framework."""
-    install(session, "test")
+    install(session, "tasks", "test")
     check_absent(session, *FRAMEWORKS)
     judge(session, "--backend", "ponder_ref", "--level", "full")
-    session.run("pytest", "--doctest-modules", "ponder_ref", env=TEST_ENV)
+    session.run("pytest", "--doctest-modules", "ponder_ref", "tasks", env=TEST_ENV)
     files = set((ROOT / "tests").glob("test_*.py"))
     files -= {path for pattern in FRAMEWORK_TESTS for path in (ROOT / "tests").glob(pattern)}
     run_pytest(session, *sorted(str(path.relative_to(ROOT)) for path in files))
@@ -79,9 +79,9 @@ def test_jax(session: nox.Session) -> None:
 @nox.session
 def test_agree(session: nox.Session) -> None:
     """Compare the two backends with each other, both frameworks in one environment."""
-    install(session, "torch", "jax", "test")
+    install(session, "torch", "jax", "tasks", "test")
     # The layout again, now with frameworks to import.
-    run_pytest(session, "tests/test_agree.py", "tests/test_layout.py")
+    run_pytest(session, "tests/test_agree.py", "tests/test_agree_tasks.py", "tests/test_layout.py")
 
 
 @nox.session(default=False)

@@ -1,0 +1,17 @@
+"""The paper's experiments, the same on every backend: `python -m tasks.parity --help`.
+
+No module here imports a framework; a backend is loaded by name when a command needs it.
+"""
+
+import sys
+
+try:
+    import ponder_ref  # noqa: F401
+except ModuleNotFoundError as error:
+    sentence = (
+        f"tasks needs {error.name!r}, which is not installed: pip install -e '.[jax,tasks]' in a clone of pondernet"
+    )
+    if sys.argv[0] == "-m":  # `python -m tasks.…` is on its way in: one sentence instead of a traceback
+        print(sentence, file=sys.stderr)
+        raise SystemExit(2) from None
+    raise ImportError(sentence) from None

@@ -1,0 +1,98 @@
+"""Batches by number: random words for (seed, stream, update), chunks of updates, and a thread that makes them ahead.
+
+A batch is a pure function of (task config, seed, split, index); nothing depends on what was drawn before, so a run can
+go on at any update. Splits are streams of their own (spec tasks.md, "Splits").
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ponder_ref.interface import Batch
+
+# Stream of each split. "beyond" is the evaluation on harder examples than those of training.
+STREAMS = {"train": 0, "valid": 1, "test": 2, "valid-beyond": 3, "test-beyond": 4}
+EVAL_BATCH = 512  # examples per evaluation batch, fixed so that example i is the same for any number of examples
+
+
+class Chunk(NamedTuple):
+    """The batches of the updates first+1 .. last: arrays with a leading axis of last − first."""
+
+    first: int
+    last: int
+    batch: Batch
+
+
+def bit_generator(seed: int, stream: int, index: int) -> np.random.Philox:
+    """Philox4x64-10 with key (seed, stream) and its counter's highest word at `index`: batches never overlap."""
+    return np.random.Philox(key=np.array([seed, stream], np.uint64), counter=np.array([0, 0, 0, index], np.uint64))
+
+
+def words(seed: int, stream: int, indices: Iterable[int], size: int) -> np.ndarray:
+    """The first `size` 32-bit words of the stream at each index, `[K, size]` uint32; lower halves first."""
+    long = [bit_generator(seed, stream, index).random_raw(-(-size // 2)) for index in indices]
+    return np.stack(long).astype("<u8").view("<u4")[:, :size]
+
+
+def stretches(start: int, total: int, *periods: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of the chunks from `start` to `total`: each ends at the next multiple of a period, or at `total`.
+
+    >>> list(stretches(0, 250, 100, 120))
+    [(0, 100), (100, 120), (120, 200), (200, 240), (240, 250)]
+    """
+    while start < total:
+        last = min(total, *((start // period + 1) * period for period in periods))
+        yield start, last
+        start = last
+
+
+class Prefetch:
+    """Iterates over make(job) for each job, computed in another thread a few items ahead.
+
+    An exception in the thread is raised where the item would have been returned. Use as a context manager: leaving it
+    stops the thread.
+    """
+
+    def __init__(self, make: Callable[[Any], Any], jobs: Iterable[Any], ahead: int = 2):
+        self._queue: queue.Queue = queue.Queue(maxsize=ahead)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(make, jobs), name="prefetch", daemon=True)
+        self._thread.start()
+
+    def _put(self, item: Any) -> bool:
+        """Waits for room; False once the reader has left."""
+        while not self._stop.is_set():
+            try:
+                self._queue.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def _work(self, make: Callable[[Any], Any], jobs: Iterable[Any]) -> None:
+        try:
+            for job in jobs:
+                if not self._put((make(job), None)):
+                    return
+            self._put((None, StopIteration()))
+        except BaseException as error:  # raised again in the reader's thread
+            self._put((None, error))
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            item, error = self._queue.get()
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield item
+
+    def __enter__(self) -> "Prefetch":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()

@@ -1,0 +1,181 @@
+"""The command line of a task: train, resume, evaluate. A task is a class with the names that `tasks.parity.Parity` has.
+
+Exit codes: 0 done, 1 diverged, 2 refused (one sentence on stderr), 130 or 143 stopped by a signal, all saved.
+"""
+
+import argparse
+import dataclasses
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks import checkpoint as checkpoints
+from tasks import summary
+from tasks.config import Integer, Parser, add_flags, flag, given, make, show
+from tasks.errors import Diverged, Interrupted, Refused
+from tasks.loop import evaluate, train
+from tasks.options import first_difference
+from tasks.runs import Run, read_records
+from tasks.trainers import default_backend, load_state, make_trainer
+
+THREADS, EXAMPLES, DRAWS = Integer(1, 1024), Integer(1, 10**7), Integer(1, 4096)
+EVALUATION_FLAGS = ("max_steps", "eval_ones")  # of the config, those that an evaluation may change
+
+
+def parser(task: Any) -> Parser:
+    p = Parser(
+        prog=f"python -m tasks.{task.NAME}",
+        description=task.TITLE,
+        usage=f"python -m tasks.{task.NAME} --out DIR [--preset NAME] [--backend NAME] [FLAG VALUE ...]",
+        epilog=presets_text(task)
+        + "\n\nexamples:\n"
+        + "\n".join(f"  {line}" for line in task.EXAMPLES)
+        + f"\n\n{__doc__.splitlines()[2]}",
+        argument_default=argparse.SUPPRESS,
+    )
+    p.add_argument(
+        "--preset", metavar="NAME", help=f"settings that flags override: {', '.join(task.PRESETS)} (default default)"
+    )
+    p.add_argument(
+        "--backend", metavar="NAME", help="torch, jax, or a module with a Trainer (default: jax if it is installed)"
+    )
+    p.add_argument("--threads", metavar="N", help=f"threads of the backend ({THREADS}; default 1)")
+    folder = p.add_argument_group("run folder")
+    folder.add_argument("--out", metavar="DIR", help="the run's folder, new or empty")
+    folder.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run in --out; backend and threads may change, nothing else",
+    )
+    folder.add_argument(
+        "--checkpoint", metavar="FILE", help="with --resume or --evaluate: this checkpoint, not the newest"
+    )
+    judged = p.add_argument_group("evaluation of a run")
+    judged.add_argument(
+        "--evaluate",
+        metavar="RUN",
+        help="evaluate a run's newest checkpoint; takes --max-steps (also beyond training's) and --eval-ones",
+    )
+    judged.add_argument(
+        "--examples", metavar="N", help=f"test examples ({EXAMPLES}; default the run's --eval-examples)"
+    )
+    judged.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
+    add_flags(p, task.Config, task.PRESETS["default"])
+    return p
+
+
+def presets_text(task: Any) -> str:
+    """Every preset with its settings, as flags."""
+    lines = ["presets (what they do not set is as in the paper):"]
+    for name, values in task.PRESETS.items():
+        words = " ".join(f"{flag(key)} {show(value)}" for key, value in values.items())
+        lines += textwrap.wrap(
+            f"{name}: {words}", 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+        )
+    return "\n".join(lines)
+
+
+def whole(options: argparse.Namespace, name: str, values: Integer, default: int) -> int:
+    """A flag of the command that takes a whole number."""
+    value = values.parse(getattr(options, name, str(default)))
+    try:
+        values.check(flag(name), value)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    return value
+
+
+def preset_of(task: Any, options: argparse.Namespace) -> dict[str, Any]:
+    name = getattr(options, "preset", "default")
+    if name not in task.PRESETS:
+        raise Refused(f"--preset must be one of {', '.join(task.PRESETS)}, got {name!r}")
+    return task.PRESETS[name]
+
+
+def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
+    for name in names:
+        if hasattr(options, name):
+            raise Refused(f"{flag(name)} {where}")
+
+
+def start(task: Any, options: argparse.Namespace) -> int:
+    """A new run."""
+    refuse(options, ("checkpoint",), "needs --resume or --evaluate")
+    config = make(task.Config, preset_of(task, options), given(options, task.Config))
+    if not hasattr(options, "out"):
+        raise Refused("--out DIR is needed: the folder for the run's metrics, checkpoints and figures")
+    backend = getattr(options, "backend", None) or default_backend()
+    checkpoints.library()
+    made = task(config)
+    trainer = make_trainer(backend, made, whole(options, "threads", THREADS, 1))
+    run = Run.create(Path(options.out), task.NAME, config, backend)
+    return finish(run, made, trainer, None, backend)
+
+
+def resume(task: Any, options: argparse.Namespace) -> int:
+    """Goes on with a run; flags of the config may be repeated, not changed."""
+    if not hasattr(options, "out"):
+        raise Refused("--resume needs --out DIR, the folder of the run")
+    explicit = given(options, task.Config)
+    run = Run.open(Path(options.out), task.NAME, task.Config)
+    wanted = {**(preset_of(task, options) if hasattr(options, "preset") else {}), **explicit}
+    if difference := first_difference(run.config, dataclasses.replace(run.config, **wanted)):
+        raise Refused(f"--resume cannot change the config of {run.folder}: {difference}")
+    backend = getattr(options, "backend", None) or run.backend
+    file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
+    start_from = run.load(file)
+    made = task(run.config)
+    trainer = make_trainer(backend, made, whole(options, "threads", THREADS, 1))
+    return finish(run, made, trainer, start_from, backend)
+
+
+def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str) -> int:
+    """Trains, draws the run's figures and prints the summary."""
+    from tasks import plots
+
+    train(run, made, trainer, start_from, backend)
+    drawn, note = plots.draw_run(run, made.DIFFICULTY)
+    last = [record for record in read_records(run.metrics) if str(record.get("split", "")).startswith("test")]
+    print(summary.of_run(run, made, last, drawn, note))
+    return 0
+
+
+def evaluate_run(task: Any, options: argparse.Namespace) -> int:
+    """Evaluates a checkpoint on test examples, with another N or another range if wished."""
+    fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in EVALUATION_FLAGS]
+    refuse(options, ["out", "resume", "preset", *fixed], "does not go with --evaluate: the run's own value counts")
+    explicit = given(options, task.Config)
+    examples = whole(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
+    draws = whole(options, "draws", DRAWS, 1)
+    threads = whole(options, "threads", THREADS, 1)
+    run = Run.open(Path(options.evaluate), task.NAME, task.Config)
+    found = run.load(Path(options.checkpoint) if hasattr(options, "checkpoint") else None)
+    if found is None:
+        raise Refused(f"there is no checkpoint in {run.checkpoints}")
+    trained = task(run.config)
+    trainer = make_trainer(getattr(options, "backend", None) or run.backend, trained, threads)
+    state = load_state(trainer, found.arrays, getattr(options, "checkpoint", run.checkpoints))
+    made = task(dataclasses.replace(run.config, **explicit))
+    settings = {"examples": examples or run.config.eval_examples, "draws": draws}
+    for split in made.splits("test"):
+        record = {"split": split, **evaluate(trainer, state, made, split, **settings)}
+        print("\n".join(summary.of_record(record, made)))
+    print(f"checkpoint of update {found.about['update']}, N = {made.config.max_steps}, {draws} draws")
+    return 0
+
+
+def main(task: Any, arguments: Sequence[str] | None = None) -> int:
+    try:
+        options = parser(task).parse(arguments)
+        if hasattr(options, "evaluate"):
+            return evaluate_run(task, options)
+        refuse(options, ("examples", "draws"), "goes with --evaluate RUN")
+        return resume(task, options) if hasattr(options, "resume") else start(task, options)
+    except (Refused, Diverged, Interrupted) as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted at once; the last checkpoint is whole, go on with --resume", file=sys.stderr)
+        return 130

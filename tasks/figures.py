@@ -1,0 +1,158 @@
+"""python -m tasks.figures RUN... --out DIR: figure 1 of the paper from run folders, mean and spread over seeds.
+
+Runs that differ in nothing but their seed are one line; its name is what sets it apart from the others.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tasks.config import Parser
+from tasks.errors import Refused
+from tasks.plots import COLOURS, chance_line, column, pyplot, save
+from tasks.runs import CONFIG, METRICS, read_json, read_records
+
+
+class Loaded(NamedTuple):
+    """A run as it is drawn: the values that name it, without the seed, and its evaluations."""
+
+    folder: Path
+    values: dict[str, Any]
+    evaluations: list[dict[str, Any]]
+
+
+def find_runs(places: Sequence[str]) -> list[Path]:
+    """The run folders among the places and below them."""
+    found = []
+    for place in map(Path, places):
+        if not place.is_dir():
+            raise Refused(f"{place} is not a folder")
+        below = [path.parent for path in sorted(place.rglob(CONFIG)) if (path.parent / METRICS).exists()]
+        if not below:
+            raise Refused(f"there is no run in {place}: no folder with {CONFIG} and {METRICS}")
+        found += below
+    return list(dict.fromkeys(found))
+
+
+def load(folder: Path) -> Loaded:
+    content = read_json(folder / CONFIG)
+    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
+        raise Refused(f"{folder / CONFIG} is not the config of a run")
+    values = {"task": content.get("task"), **content["config"]}
+    values.pop("seed", None)
+    evaluations = [record for record in read_records(folder / METRICS) if record.get("kind") == "eval"]
+    return Loaded(folder, {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}, evaluations)
+
+
+def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
+    """The runs by the values in which they differ; without any difference the method is the name."""
+    names = {name for run in runs for name in run.values}
+    # A value that only one method reads does not set runs of other methods apart.
+    only = {
+        "lambda_p": "ponder",
+        "beta": "ponder",
+        "remainder": "ponder",
+        "epsilon": "ponder",
+        "tau": "act",
+        "act_epsilon": "act",
+    }
+    differing = [
+        name
+        for name in sorted(names - {"method"})
+        if len({run.values.get(name) for run in runs if only.get(name) in (None, run.values.get("method"))}) > 1
+    ]
+    groups: dict[str, list[Loaded]] = {}
+    for run in runs:
+        method = str(run.values.get("method"))
+        parts = [f"{name} {run.values.get(name)}" for name in differing if only.get(name) in (None, method)]
+        groups.setdefault(", ".join([method, *parts]), []).append(run)
+    return dict(sorted(groups.items(), key=lambda item: ("ponder" not in item[0], item[0])))
+
+
+def curves(group: list[Loaded], split: str, x: str, y: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x, mean of y and its standard deviation over the group's runs, at the evaluations that all of them have."""
+    rows = [[record for record in run.evaluations if record["split"] == split] for run in group]
+    rows = [row for row in rows if row]
+    if not rows:
+        return np.zeros(0), np.zeros(0), np.zeros(0)
+    shared = set.intersection(*({record["update"] for record in row} for row in rows))
+    rows = [[record for record in row if record["update"] in shared] for row in rows]
+    values = np.array([column(row, y) for row in rows])
+    return np.mean([column(row, x) for row in rows], axis=0), values.mean(axis=0), values.std(axis=0)
+
+
+def plot_groups(axes: Any, groups: dict[str, list[Loaded]], split: str, x: str, y: str) -> None:
+    for (label, group), colour in zip(groups.items(), COLOURS * 4, strict=False):
+        at, mean, spread = curves(group, split, x, y)
+        if len(at):
+            seeds = f" ({len(group)} seeds)" if len(group) > 1 else ""
+            axes.plot(at, mean, color=colour, label=label + seeds, linewidth=1.6)
+            axes.fill_between(at, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+
+
+def draw_training(groups: dict[str, list[Loaded]], split: str, title: str, path: Path) -> Path:
+    """Accuracy (top) and steps (bottom) over the updates: figures 1a and 1b."""
+    figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(5.5, 5), sharex=True)
+    plot_groups(accuracy, groups, split, "update", "accuracy")
+    plot_groups(steps, groups, split, "update", "expected_steps")
+    chance_line(accuracy)
+    accuracy.set_title(title)
+    accuracy.set_ylabel("expected accuracy")
+    accuracy.set_ylim(0.4, 1.02)
+    accuracy.legend()
+    steps.set_ylabel("steps at evaluation")
+    steps.set_ylim(bottom=0)
+    steps.set_xlabel("updates")
+    return save(figure, path)
+
+
+def draw_passes(groups: dict[str, list[Loaded]], path: Path) -> Path:
+    """Accuracy against the forward passes of the step network in training so far: figure 1c."""
+    figure, axes = pyplot().subplots(figsize=(5.5, 3.5))
+    plot_groups(axes, groups, "valid", "forward_passes", "accuracy")
+    chance_line(axes)
+    axes.set_title("Computation")
+    axes.set_ylabel("expected accuracy")
+    axes.set_ylim(0.4, 1.02)
+    axes.set_xlabel("forward passes of the step network in training")
+    axes.legend()
+    return save(figure, path)
+
+
+def draw(places: Sequence[str], out: Path) -> list[Path]:
+    """All figures that the runs have data for."""
+    runs = [load(folder) for folder in find_runs(places)]
+    runs = [run for run in runs if run.evaluations]
+    if not runs:
+        raise Refused("none of the runs has been evaluated yet")
+    groups = label_groups(runs)
+    drawn = [
+        draw_training(groups, "valid", "Interpolation", out / "figure-1a.png"),
+        draw_passes(groups, out / "figure-1c.png"),
+    ]
+    if any(record["split"] == "valid-beyond" for run in runs for record in run.evaluations):
+        drawn.insert(1, draw_training(groups, "valid-beyond", "Extrapolation", out / "figure-1b.png"))
+    return drawn
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = Parser(prog="python -m tasks.figures", description=__doc__)
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="a run folder, or a folder that has run folders below it"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="where the pictures go")
+    try:
+        options = parser.parse(arguments)
+        for path in draw(options.runs, Path(options.out)):
+            print(path)
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

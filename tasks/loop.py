@@ -1,0 +1,190 @@
+"""The training loop. It knows no framework: chunks of batches go into a trainer, metrics come out.
+
+Where chunks, log lines, evaluations and checkpoints fall depends on the update's number alone. A checkpoint is written
+after everything else that belongs to its update. So a run that is stopped anywhere and resumed makes the same calls
+with the same arguments as one that was not.
+"""
+
+import contextlib
+import signal
+import time
+from types import FrameType
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+
+from ponder_ref import SPEC_VERSION
+from tasks import checkpoint as checkpoints
+from tasks.batches import EVAL_BATCH, Chunk, Prefetch, stretches
+from tasks.errors import Diverged, Interrupted, Refused
+from tasks.metrics import Tally, Window
+from tasks.progress import progress
+from tasks.runs import Run
+from tasks.trainers import load_state
+
+
+class StopSignals:
+    """Remembers the first SIGINT or SIGTERM, so that the loop can stop at a good place; a second one acts at once."""
+
+    NAMES: ClassVar = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+
+    def _remember(self, number: int, frame: FrameType | None) -> None:
+        self.received = number
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def __enter__(self) -> "StopSignals":
+        self._before = {number: signal.signal(number, self._remember) for number in self.NAMES}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+
+def evaluate(trainer: Any, state: Any, task: Any, split: str, *, examples: int, draws: int = 1) -> dict[str, Any]:
+    """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics")."""
+    method = task.config.method_settings()
+    steps = 1 if method.name == "once" else method.max_steps
+    tally = Tally(method, task.model().output, task.config.seed, draws)
+    with Prefetch(lambda index: task.batches(split, [index]), range(-(-examples // EVAL_BATCH))) as ahead:
+        for batch in ahead:
+            inputs, targets, ids = (
+                {name: array[0] for name, array in batch.inputs.items()}
+                if isinstance(batch.inputs, dict)
+                else batch.inputs[0],
+                batch.targets[0],
+                batch.example_ids[0],
+            )
+            # The whole batch is run, whatever is counted of it: one shape for the backend to compile.
+            y_hat, halt_logits = trainer.unroll(state, inputs, max_steps=steps)
+            n = min(EVAL_BATCH, examples - tally.count)
+            tally.add(y_hat[:, :n], halt_logits[:, :n], targets[:n], ids[:n], task.difficulty(inputs)[:n])
+    return tally.result()
+
+
+class Training:
+    """A training under way: the trainer's state, the update it has reached, and the open window of metrics."""
+
+    def __init__(self, run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None):
+        self.run, self.task, self.trainer, self.config = run, task, trainer, task.config
+        if start is None:
+            self.update, self.window = 0, Window()
+            self.state = trainer.init(task.initial_parameters())
+        else:
+            self.update, self.window = start.about["update"], Window(**start.about["window"])
+            self.state = load_state(trainer, start.arrays, run.checkpoints)
+        self.saved = self.update if start is not None else None
+
+    def prepare(self) -> None:
+        """Brings the folder to the state in which the unbroken run was at this update."""
+        self.run.make_folders()
+        self.run.drop_after(self.update)
+        # Test records are of the end and are made again there; at update 0 nothing has been done yet.
+        self.run.cut_back(
+            lambda record: (
+                self.saved is not None
+                and record.get("update", 0) <= self.update
+                and not str(record.get("split", "")).startswith("test")
+            )
+        )
+
+    def train(self, stop: StopSignals) -> None:
+        """All updates that are left, then the test."""
+        c = self.config
+        show = progress(c.updates, self.update)
+        try:
+            if self.saved is None:
+                self.evaluate("valid", show)
+            jobs = stretches(self.update, c.updates, c.chunk, c.log_every, c.eval_every, c.checkpoint_every)
+            with Prefetch(self.make_chunk, jobs) as ahead:
+                for chunk in ahead:
+                    self.step(chunk, show)
+                    if stop.received is not None and self.update < c.updates:
+                        self.interrupted(stop.received)
+            self.evaluate("test", show)
+        finally:
+            show.close()
+
+    def make_chunk(self, stretch: tuple[int, int]) -> Chunk:
+        first, last = stretch
+        return Chunk(first, last, self.task.batches("train", range(first, last)))
+
+    def step(self, chunk: Chunk, show: Any) -> None:
+        """The updates of a chunk and what falls on its end."""
+        c = self.config
+        self.state, metrics = self.trainer.train_steps(self.state, chunk.batch)
+        bad = ~(np.isfinite(metrics["loss"]) & np.isfinite(metrics["grad_norm"]))
+        if bad.any():
+            self.diverged(chunk.first + 1 + int(np.argmax(bad)), "the loss or its gradient is not finite")
+        self.update = chunk.last
+        self.window.add(metrics)
+        show.advance(self.update)
+        if self.update % c.log_every == 0:
+            record = {"kind": "train", "update": self.update, **self.window.close()}
+            self.run.append(self.run.metrics, [record])
+            show.logged(record)
+        if self.update % c.eval_every == 0 or self.update == c.updates:
+            self.evaluate("valid", show)
+        if self.update % c.checkpoint_every == 0 or self.update == c.updates:
+            self.save()
+
+    def evaluate(self, stage: str, show: Any) -> None:
+        for split in self.task.splits(stage):
+            result = evaluate(self.trainer, self.state, self.task, split, examples=self.config.eval_examples)
+            totals = {"forward_passes": self.window.forward_passes}
+            record = {"kind": "eval", "split": split, "update": self.update, **totals, **result}
+            self.run.append(self.run.metrics, [record])
+            show.evaluated(record)
+
+    def save(self) -> None:
+        arrays = self.trainer.dump(self.state)
+        broken = [name for name, array in sorted(arrays.items()) if not np.isfinite(array).all()]
+        if broken:
+            self.diverged(self.update, f"{broken[0]} is not finite")
+        about = self.run.checkpoint_about(self.update, SPEC_VERSION, self.window.to_json())
+        checkpoints.save(self.run.checkpoints, checkpoints.Checkpoint(arrays, about), self.config.checkpoint_every)
+        self.saved = self.update
+
+    def last_good(self) -> str:
+        files = checkpoints.listed(self.run.checkpoints)
+        return (
+            f"the last good checkpoint is {list(files.values())[-1]}" if files else "no checkpoint had been written yet"
+        )
+
+    def diverged(self, update: int, reason: str) -> NoReturn:
+        self.run.append(self.run.metrics, [{"kind": "diverged", "update": update, "reason": reason}])
+        raise Diverged(f"training diverged at update {update}: {reason}; {self.last_good()}")
+
+    def interrupted(self, number: int) -> NoReturn:
+        if self.saved != self.update:
+            self.save()
+        what = StopSignals.NAMES[signal.Signals(number)]
+        raise Interrupted(
+            f"{what} at update {self.update}, everything is saved; go on with: {self.run.resume_command()}", number
+        )
+
+
+def train(run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None, backend: str) -> None:
+    """Trains to the end, and notes in sessions.jsonl what was done here and how long it took."""
+    with StopSignals() as stop:
+        training = Training(run, task, trainer, start)
+        training.prepare()
+        began, first = time.time(), training.update
+        outcome = "stopped"
+        try:
+            training.train(stop)
+            outcome = "finished"
+        except (Diverged, Interrupted) as error:
+            outcome = type(error).__name__.lower()
+            raise
+        finally:
+            seconds = time.time() - began
+            note = {"backend": backend, "from": first, "to": training.update, "outcome": outcome}
+            with contextlib.suppress(Refused):  # a full disk has been spoken of already
+                run.append(run.sessions, [{**note, "began": round(began), "seconds": round(seconds, 3)}])

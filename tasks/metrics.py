@@ -1,0 +1,187 @@
+"""What is measured of a model, in NumPy and float64, the same for every backend (spec tasks.md, "Metrics").
+
+Sums over examples are added up batch by batch; dividing comes last.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+import ponder_ref
+from ponder_ref.criteria import binary_cross_entropy, cross_entropy
+from ponder_ref.settings import Method
+
+TRAIN_KEYS = ("loss", "loss_rec", "loss_reg", "accuracy", "expected_steps", "steps_run", "grad_norm")
+
+
+def sigmoid(z: np.ndarray) -> np.ndarray:
+    """σ(z) in float64, accurate for any finite z."""
+    e = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1, e) / (1 + e)
+
+
+def judge_answers(y_hat: np.ndarray, targets: np.ndarray, output: str) -> tuple[np.ndarray, np.ndarray]:
+    """(correct, loss), both `[..., B]` in float64, for logits `[..., B]` (binary) or `[..., B, classes]`."""
+    y_hat = np.asarray(y_hat, np.float64)
+    if output == "binary":
+        targets = np.broadcast_to(targets, y_hat.shape)
+        return ((y_hat > 0) == (targets == 1)).astype(np.float64), binary_cross_entropy(
+            y_hat, targets.astype(np.float64)
+        )
+    targets = np.broadcast_to(targets, y_hat.shape[:-1])
+    return (y_hat.argmax(axis=-1) == targets).astype(np.float64), cross_entropy(y_hat, targets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """One batch, judged: per example `[B]`, except `p` and `step_correct` `[N, B]`."""
+
+    accuracy: np.ndarray  # exact expectation over the halting step
+    steps: np.ndarray  # likewise
+    sampled_accuracy: np.ndarray  # mean over the draws
+    sampled_steps: np.ndarray
+    loss_rec: np.ndarray
+    loss_reg: np.ndarray
+    p: np.ndarray  # chance of answering with step n
+    step_correct: np.ndarray  # whether step n's own answer is right
+
+
+def judge_ponder(y_hat, halt_logits, targets, ids, method: Method, output: str, seed: int, draws: int) -> Judged:
+    """PonderNet: Σₙ pₙ·(·) exactly, and with steps drawn by (seed, example id, draw) (spec H7, L1, L2, S4)."""
+    correct, losses = judge_answers(y_hat, targets, output)
+    z = np.asarray(halt_logits, np.float64)
+    log_p = ponder_ref.log_halting(z, remainder=method.remainder)
+    prior = ponder_ref.geometric_log_prior(method.lambda_p, len(z), dtype="float64")
+    lambdas = sigmoid(z)
+    steps = np.stack([ponder_ref.draw_steps(lambdas, seed, ids, draw=draw) for draw in range(draws)])
+    return Judged(
+        accuracy=ponder_ref.expected_loss(log_p, correct),
+        steps=ponder_ref.expected_steps(log_p),
+        sampled_accuracy=np.take_along_axis(correct, steps - 1, axis=0).mean(axis=0),
+        sampled_steps=steps.mean(axis=0),
+        loss_rec=ponder_ref.expected_loss(log_p, losses),
+        loss_reg=ponder_ref.kl_divergence(log_p, prior),
+        p=np.exp(log_p),
+        step_correct=correct,
+    )
+
+
+def judge_act(y_hat, halt_logits, targets, method: Method, output: str) -> Judged:
+    """ACT: the weighted output after each example's own number of steps; nothing is drawn (spec A1 to A4)."""
+    halting = ponder_ref.act_halting(sigmoid(np.asarray(halt_logits, np.float64)), epsilon=method.act_epsilon)
+    correct, loss = judge_answers(
+        ponder_ref.act_output(halting.weights, np.asarray(y_hat, np.float64)), targets, output
+    )
+    steps = halting.steps.astype(np.float64)
+    stops = (np.arange(1, len(y_hat) + 1)[:, None] == halting.steps).astype(np.float64)
+    cost = ponder_ref.act_cost(halting.steps, halting.remainder, tau=1.0)
+    return Judged(correct, steps, correct, steps, loss, cost, stops, judge_answers(y_hat, targets, output)[0])
+
+
+def judge_fixed(y_hat, targets, output: str) -> Judged:
+    """The answer of the last step."""
+    correct, losses = judge_answers(y_hat, targets, output)
+    steps = np.full(correct.shape[1], float(len(correct)))
+    p = np.zeros_like(correct)
+    p[-1] = 1
+    last, zero = correct[-1], np.zeros(correct.shape[1])
+    return Judged(last, steps, last, steps, losses[-1], zero, p, correct)
+
+
+def price(method: Method) -> float:
+    """The weight of `loss_reg` in the loss."""
+    return {"ponder": method.beta, "act": method.tau}.get(method.name, 0.0)
+
+
+class Tally:
+    """Sums over the examples of an evaluation, in all and for each difficulty."""
+
+    def __init__(self, method: Method, output: str, seed: int, draws: int = 1):
+        self.method, self.output, self.seed, self.draws = method, output, seed, draws
+        self.count = 0
+        self.sums: dict[str, Any] = {}
+        self.levels: dict[int, np.ndarray] = {}  # difficulty -> count, accuracy, steps
+
+    def judge(self, y_hat, halt_logits, targets, ids) -> Judged:
+        if self.method.name == "ponder":
+            return judge_ponder(y_hat, halt_logits, targets, ids, self.method, self.output, self.seed, self.draws)
+        if self.method.name == "act":
+            return judge_act(y_hat, halt_logits, targets, self.method, self.output)
+        return judge_fixed(y_hat, targets, self.output)
+
+    def add(self, y_hat, halt_logits, targets, ids, difficulty) -> None:
+        """Adds a batch: y_hat `[N, B, ...]`, halt_logits `[N, B]`, the rest `[B]`."""
+        judged = self.judge(y_hat, halt_logits, targets, ids)
+        for field in dataclasses.fields(judged):
+            self.sums[field.name] = self.sums.get(field.name, 0.0) + getattr(judged, field.name).sum(axis=-1)
+        self.count += len(judged.accuracy)
+        for level in np.unique(difficulty):
+            of = np.asarray(difficulty) == level
+            row = np.array([of.sum(), judged.accuracy[of].sum(), judged.steps[of].sum()])
+            self.levels[int(level)] = self.levels.get(int(level), 0.0) + row
+
+    def result(self) -> dict[str, Any]:
+        """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each."""
+        mean = {name: total / self.count for name, total in self.sums.items()}
+        return {
+            "accuracy": float(mean["accuracy"]),
+            "sampled_accuracy": float(mean["sampled_accuracy"]),
+            "expected_steps": float(mean["steps"]),
+            "sampled_steps": float(mean["sampled_steps"]),
+            "loss": float(mean["loss_rec"] + price(self.method) * mean["loss_reg"]),
+            "loss_rec": float(mean["loss_rec"]),
+            "loss_reg": float(mean["loss_reg"]),
+            "examples": self.count,
+            "draws": self.draws if self.method.name == "ponder" else 0,
+            "step_accuracy": [round(float(x), 6) for x in mean["step_correct"]],
+            "step_share": [round(float(x), 6) for x in mean["p"]],
+            "levels": [
+                [level, int(n), round(right / n, 6), round(steps / n, 6)]
+                for level, (n, right, steps) in sorted((k, row.tolist()) for k, row in self.levels.items())
+            ],
+        }
+
+
+def bands(levels: list[list[float]]) -> list[tuple[str, int, float, float]]:
+    """Rows (label, count, accuracy, steps) with difficulties joined in bands 1-4, 5-8, 9-16, 17-32, ..."""
+    joined: dict[tuple[int, int], np.ndarray] = {}
+    for level, n, accuracy, steps in levels:
+        high = max(4, 1 << (int(level) - 1).bit_length())
+        key = (high // 2 + 1 if high > 4 else 1, high)
+        joined[key] = joined.get(key, 0.0) + np.array([n, n * accuracy, n * steps])
+    seen = [int(level) for level, *_ in levels]
+    rows = []
+    for (low, high), (n, right, steps) in sorted((key, row.tolist()) for key, row in joined.items()):
+        inside = [level for level in seen if low <= level <= high]
+        rows.append((f"{min(inside)}-{max(inside)}", int(n), right / n, steps / n))
+    return rows
+
+
+class Window:
+    """Sums of the training metrics since the last logged update, and the forward passes since the first one.
+
+    Part of a checkpoint, so that a resumed run logs what the unbroken one would have.
+    """
+
+    def __init__(self, sums: dict[str, float] | None = None, count: int = 0, forward_passes: int = 0):
+        self.sums = {name: sums[name] if sums else 0.0 for name in TRAIN_KEYS}
+        self.count, self.forward_passes = count, forward_passes
+
+    def add(self, metrics: dict[str, np.ndarray]) -> None:
+        """Adds the metrics of a chunk, arrays `[K]`."""
+        for name in TRAIN_KEYS:
+            # One by one, so that the sum does not depend on how the updates were cut into chunks.
+            for value in np.asarray(metrics[name], np.float64).tolist():
+                self.sums[name] += value
+        self.count += len(metrics["loss"])
+        self.forward_passes += int(np.sum(metrics["steps_run"]))
+
+    def close(self) -> dict[str, float]:
+        """Means of the window and the total of forward passes; a new window begins."""
+        means = {name: total / self.count for name, total in self.sums.items()}
+        self.sums, self.count = dict.fromkeys(TRAIN_KEYS, 0.0), 0
+        return {**means, "forward_passes": self.forward_passes}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"sums": self.sums, "count": self.count, "forward_passes": self.forward_passes}

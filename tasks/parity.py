@@ -1,0 +1,204 @@
+"""The parity task (paper §3.1 and app. B; spec/tasks.md): is the number of ones odd?
+
+    python -m tasks.parity --preset smoke --backend jax --out runs/smoke
+
+An input has `bits` entries, of which a random number are +1 or −1 with equal chance and the rest 0. The target is 1 if
+the number of +1 is odd.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ponder_ref.init import initial_parameters
+from ponder_ref.interface import Batch
+from ponder_ref.settings import Model
+from tasks.batches import EVAL_BATCH, STREAMS, words
+from tasks.config import Choice, Integer, Number, Span, option, show
+from tasks.errors import Refused
+from tasks.options import TrainingConfig
+
+TASK = "parity task"
+MAX_BITS = 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class ParityConfig(TrainingConfig):
+    """Settings of a parity run."""
+
+    bits: int = option(64, Integer(2, MAX_BITS), "entries of an input", group=TASK, paper="64; 96 to extrapolate")
+    hidden: int = option(128, Integer(1, 4096), "tanh units of the RNN", group=TASK, paper="128")
+    positions: str = option(
+        "shuffled", Choice(("shuffled", "prefix")), "where the non-zero entries stand", group=TASK, paper="shuffled"
+    )
+    train_ones: tuple[int, int] | None = option(
+        None,
+        Span(1, MAX_BITS),
+        "numbers of non-zero entries in training, auto is 1-BITS",
+        group=TASK,
+        paper="1-64; 1-48",
+    )
+    eval_ones: tuple[int, int] | None = option(
+        None, Span(1, MAX_BITS), "a second range to evaluate on, auto is none", group=TASK, paper="49-96"
+    )
+    input_scale: float | None = option(
+        None, Number("(0, 100]", off=True), "standard deviation of the input weights, off is 1/√bits", group=TASK
+    )
+    recurrent_scale: float = option(1.0, Number("(0, 100]"), "factor of the initial recurrent matrix", group=TASK)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, span in (("--train-ones", self.train_ones), ("--eval-ones", self.eval_ones)):
+            if span is not None and span[1] > self.bits:
+                raise Refused(f"{name} must lie in 1..{self.bits} (--bits), got {show(span)}")
+        train, other = self.ones("train"), self.eval_ones
+        if other is not None and other != train and other[0] <= train[1] and train[0] <= other[1]:
+            raise Refused(
+                f"--eval-ones must be equal to --train-ones {show(train)} or apart from it, got {show(other)}"
+            )
+
+    def ones(self, split: str) -> tuple[int, int]:
+        """The range of the number of non-zeros in a split."""
+        train = self.train_ones or (1, self.bits)
+        return (self.eval_ones or train) if split.endswith("-beyond") else train
+
+
+# `paper` has the settings of the appendix, `fast` those that were found to learn 64 bits in minutes.
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
+        "bits": 16,
+        "hidden": 128,
+        "max_steps": 10,
+        "optimiser": "muon",
+        "learning_rate": 1e-3,
+        "input_scale": 0.5,
+        "decay": "linear",
+        "updates": 15_000,
+        "log_every": 250,
+        "eval_every": 500,
+    },
+    "smoke": {
+        "bits": 4,
+        "hidden": 32,
+        "max_steps": 5,
+        "lambda_p": 0.4,
+        "optimiser": "muon",
+        "learning_rate": 3e-3,
+        "matrix_learning_rate": 2e-2,
+        "input_scale": 0.5,
+        "updates": 300,
+        "eval_every": 100,
+        "log_every": 50,
+        "eval_examples": 512,
+        "checkpoint_every": 100,
+    },
+    "fast": {
+        "bits": 64,
+        "max_steps": 8,
+        "optimiser": "muon",
+        "learning_rate": 1e-3,
+        "matrix_learning_rate": 4e-3,
+        "input_scale": 0.5,
+        "decay": "linear",
+        "updates": 250_000,
+        "log_every": 500,
+        "eval_every": 5000,
+        "checkpoint_every": 5000,
+    },
+    "paper": {"updates": 250_000, "log_every": 500, "eval_every": 5000, "checkpoint_every": 5000},
+}
+
+
+def make_inputs(random: np.ndarray, bits: int, ones: tuple[int, int], positions: str) -> np.ndarray:
+    """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint32 (spec tasks.md, "Examples").
+
+    The first word of an example gives k, the number of non-zeros. Word i of the others gives entry i its sign (lowest
+    bit) and its rank: the k entries of lowest rank are the non-zeros.
+    """
+    low, high = ones
+    count = low + ((random[..., :1].astype(np.uint64) * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)
+    entries = random[..., 1:]
+    if positions == "prefix":
+        chosen = np.arange(bits) < count
+    else:
+        # The rank's lowest bits are the entry's number: no two are equal, so that exactly k are chosen.
+        free = np.uint32((1 << (bits - 1).bit_length()) - 1)
+        rank = (entries & ~free) | np.arange(bits, dtype=np.uint32)
+        chosen = rank <= np.take_along_axis(np.sort(rank, axis=-1), count - 1, axis=-1)
+    signs = (entries.astype(np.int8) & np.int8(1)) * np.int8(2) - np.int8(1)
+    return signs * chosen
+
+
+def targets_of(inputs: np.ndarray) -> np.ndarray:
+    """1 where the number of +1 entries is odd, `[...]` for inputs `[..., bits]` (spec tasks.md, "Examples").
+
+    >>> int(targets_of(np.array([1, -1])))
+    1
+    """
+    return (inputs == 1).sum(axis=-1) % 2
+
+
+class Parity:
+    """The task as `tasks.command` wants it: config, presets, model, batches and difficulty."""
+
+    NAME = "parity"
+    TITLE = "PonderNet on the parity task: is the number of ones odd?"
+    DIFFICULTY = "non-zeros"
+    Config = ParityConfig
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
+    EXAMPLES = (
+        "python -m tasks.parity --preset smoke --backend jax --out runs/smoke",
+        "python -m tasks.parity --out runs/ponder                       a few minutes, learns visibly",
+        "python -m tasks.parity --method act --tau 0.002 --out runs/act",
+        "python -m tasks.parity --out runs/ponder --resume --backend torch",
+        "python -m tasks.parity --evaluate runs/ponder --max-steps 40 --examples 10000 --draws 16",
+        "python -m tasks.parity --preset fast --bits 96 --train-ones 1-48 --eval-ones 49-96 --out runs/beyond",
+        "python -m tasks.figures runs --out figures                      figure 1 of the paper from these runs",
+    )
+
+    def __init__(self, config: ParityConfig):
+        self.config = config
+
+    def model(self) -> Model:
+        return Model(kind="rnn", inputs=self.config.bits, hidden=self.config.hidden, outputs=1, output="binary")
+
+    def initial_parameters(self) -> dict[str, np.ndarray]:
+        c = self.config
+        return initial_parameters(self.model(), c.seed, input_scale=c.input_scale, recurrent_scale=c.recurrent_scale)
+
+    def splits(self, stage: str) -> tuple[str, ...]:
+        """The splits that "valid" or "test" stands for."""
+        return (stage,) if self.config.eval_ones in (None, self.config.ones("train")) else (stage, f"{stage}-beyond")
+
+    def describe(self, split: str) -> str:
+        low, high = self.config.ones(split)
+        return f"{low}-{high} non-zeros of {self.config.bits}, {self.config.positions}"
+
+    def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
+        """The batches of these indices, stacked: inputs `[K, B, bits]` float32, targets and ids `[K, B]` int64.
+
+        In training the index is the update's number less one. Ids count through the split.
+        """
+        c = self.config
+        size = c.batch_size if split == "train" else EVAL_BATCH
+        random = words(c.seed, STREAMS[split], indices, size * (1 + c.bits)).reshape(len(indices), size, 1 + c.bits)
+        inputs = make_inputs(random, c.bits, c.ones(split), c.positions)
+        ids = np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
+        return Batch(inputs.astype(np.float32), targets_of(inputs).astype(np.int64), None, ids)
+
+    def difficulty(self, inputs: np.ndarray) -> np.ndarray:
+        """The number of non-zeros of each example."""
+        return np.count_nonzero(inputs, axis=-1)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    from tasks.command import main as run
+
+    return run(Parity, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

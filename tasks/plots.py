@@ -1,0 +1,139 @@
+"""How figures look, and the figures of a single run: learning curves, accuracy by difficulty, halting and prior.
+
+matplotlib is imported when something is drawn.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ponder_ref import geometric_log_prior
+from tasks.errors import Refused, cannot_write
+from tasks.runs import Run, read_records
+
+# Colours that people with colour-blindness can tell apart (Okabe and Ito); the paper's blue and orange come first.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442")
+STYLE = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "font.size": 9,
+    "savefig.dpi": 150,
+    "figure.constrained_layout.use": True,
+}
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, drawing into files only."""
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise Refused(
+            "figures need 'matplotlib', which is not installed: "
+            "pip install -e '.[tasks]' in a clone of pondernet installs it"
+        ) from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plt.rcParams.update(STYLE)
+    return plt
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Writes the picture and closes the figure."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Software": None})
+    except OSError as error:
+        raise cannot_write(path, error) from None
+    finally:
+        pyplot().close(figure)
+    return path
+
+
+def column(records: list[dict[str, Any]], name: str) -> np.ndarray:
+    return np.array([record[name] for record in records], np.float64)
+
+
+def chance_line(axes: Any) -> None:
+    axes.axhline(0.5, color="grey", linewidth=0.8, linestyle=":")
+
+
+def draw_curves(records: list[dict[str, Any]], method: str, path: Path) -> Path:
+    """Loss parts, accuracy and steps over the updates, in training and on each evaluated split."""
+    train = [record for record in records if record["kind"] == "train"]
+    splits = sorted(
+        {record["split"] for record in records if record["kind"] == "eval" and "test" not in record["split"]}
+    )
+    figure, (loss, reg, accuracy, steps) = pyplot().subplots(4, 1, figsize=(6, 8), sharex=True)
+    sources = [("train", train, {"alpha": 0.45, "linewidth": 1.0})]
+    for split in splits:
+        chosen = [record for record in records if record.get("split") == split]
+        sources.append((split, chosen, {"linewidth": 1.6}))
+    for (label, rows, look), colour in zip(sources, ("grey", *COLOURS), strict=False):
+        x = column(rows, "update")
+        for axes, name in ((loss, "loss_rec"), (reg, "loss_reg"), (accuracy, "accuracy"), (steps, "expected_steps")):
+            axes.plot(x, column(rows, name), color=colour, label=label, **look)
+    loss.set_ylabel("loss of the answer")
+    reg.set_ylabel({"ponder": "KL to the prior", "act": "ponder cost N + R"}.get(method, "no further loss"))
+    accuracy.set_ylabel("expected accuracy")
+    chance_line(accuracy)
+    steps.set_ylabel("expected steps")
+    steps.set_xlabel("updates")
+    loss.legend(ncols=3)
+    return save(figure, path)
+
+
+def draw_levels(record: dict[str, Any], others: list[dict[str, Any]], difficulty: str, path: Path) -> Path:
+    """Accuracy (top) and steps (bottom) by difficulty at the end of training, one line for each split."""
+    figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
+    for one, colour in zip((record, *others), COLOURS, strict=False):
+        levels = np.array(one["levels"])
+        marker = "o" if len(levels) < 40 else None
+        accuracy.plot(levels[:, 0], levels[:, 2], color=colour, marker=marker, markersize=3, label=one["split"])
+        steps.plot(levels[:, 0], levels[:, 3], color=colour, marker=marker, markersize=3)
+    chance_line(accuracy)
+    accuracy.set_ylim(0, 1.03)
+    accuracy.set_ylabel("expected accuracy")
+    steps.set_ylabel("expected steps")
+    steps.set_ylim(bottom=0)
+    steps.set_xlabel(f"number of {difficulty}")
+    accuracy.legend(loc="lower left")
+    return save(figure, path)
+
+
+def draw_halting(record: dict[str, Any], config: Any, path: Path) -> Path:
+    """Mean chance of answering with each step, beside the prior, and the accuracy of each step's own answer."""
+    share, right = np.array(record["step_share"]), np.array(record["step_accuracy"])
+    n = np.arange(1, len(share) + 1)
+    figure, (halting, accuracy) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
+    halting.bar(n, share, color=COLOURS[0], label=f"{config.method}, mean over the examples")
+    if config.method == "ponder":
+        prior = np.exp(geometric_log_prior(config.lambda_p, len(share), dtype="float64"))
+        halting.plot(n, prior, color=COLOURS[1], marker="o", markersize=3, label=f"prior, λ_p = {config.lambda_p}")
+    halting.set_ylabel("chance of halting")
+    halting.legend()
+    accuracy.plot(n, right, color=COLOURS[0], marker="o", markersize=3)
+    chance_line(accuracy)
+    accuracy.set_ylim(0, 1.03)
+    accuracy.set_ylabel("accuracy of the step")
+    accuracy.set_xlabel("step")
+    accuracy.xaxis.get_major_locator().set_params(integer=True)
+    return save(figure, path)
+
+
+def draw_run(run: Run, difficulty: str) -> tuple[list[Path], str]:
+    """The figures of a finished run, and why there are none if so: a training is not lost for want of a picture."""
+    records = read_records(run.metrics)
+    tests = [record for record in records if str(record.get("split", "")).startswith("test")]
+    try:
+        return [
+            draw_curves(records, run.config.method, run.figures / "learning.png"),
+            draw_levels(tests[0], tests[1:], difficulty, run.figures / "difficulty.png"),
+            draw_halting(tests[0], run.config, run.figures / "halting.png"),
+        ], ""
+    except Refused as error:
+        return [], str(error)

@@ -1,0 +1,155 @@
+"""The run folder: config.json, metrics.jsonl, sessions.jsonl, checkpoints/, figures/.
+
+A resumed run ends with the same folder as an unbroken one; only sessions.jsonl, which has the wall times, tells them
+apart.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tasks.checkpoint import Checkpoint, file_name, listed, newest, read, write_whole
+from tasks.config import from_json, to_json
+from tasks.errors import Refused, cannot_write
+from tasks.options import first_difference
+
+CONFIG, METRICS, SESSIONS = "config.json", "metrics.jsonl", "sessions.jsonl"
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise Refused(f"{path.parent} is not a run folder: it has no {path.name}") from None
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError:
+        raise Refused(f"{path} is not JSON") from None
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file of JSON objects. A last line that a crash cut short is left out."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(f"cannot read {path}: {error}") from None
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if isinstance(record, dict) and line.endswith("\n"):
+            records.append(record)
+        elif number < len(lines):
+            raise Refused(f"{path}, line {number}: not a JSON object")
+    return records
+
+
+def line_of(record: dict[str, Any]) -> str:
+    return json.dumps(record) + "\n"
+
+
+class Run:
+    """A folder with the task's name, its config and the backend it was begun with."""
+
+    def __init__(self, folder: Path, task: str, config: Any, backend: str):
+        self.folder, self.task, self.config, self.backend = folder, task, config, backend
+        self.metrics, self.sessions = folder / METRICS, folder / SESSIONS
+        self.checkpoints, self.figures = folder / "checkpoints", folder / "figures"
+
+    @classmethod
+    def create(cls, folder: Path, task: str, config: Any, backend: str) -> "Run":
+        """A new run in a new or empty folder; what a crash left before config.json was whole does not count."""
+        run = cls(folder, task, config, backend)
+        try:
+            if folder.exists() and not folder.is_dir():
+                raise Refused(f"--out {folder} is a file, not a folder")
+            if folder.exists() and any(not path.name.endswith(".tmp") for path in folder.iterdir()):
+                what = "add --resume to go on with it or choose" if (folder / CONFIG).exists() else "choose"
+                raise Refused(f"--out {folder} is not empty: {what} another folder")
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+        content = {"task": task, "backend": backend, "config": to_json(config)}
+        write_whole(folder / CONFIG, (json.dumps(content, indent=2) + "\n").encode())
+        return run
+
+    @classmethod
+    def open(cls, folder: Path, task: str, config_type: type) -> "Run":
+        """An existing run of this task."""
+        if not folder.is_dir():
+            raise Refused(f"there is no run folder {folder}")
+        content = read_json(folder / CONFIG)
+        if not isinstance(content, dict) or not {"task", "backend", "config"} <= content.keys():
+            raise Refused(f"{folder / CONFIG} is not the config of a run")
+        if content["task"] != task:
+            raise Refused(f"{folder} is a run of the task {content['task']!r}, not of {task!r}")
+        config = from_json(config_type, content["config"], str(folder / CONFIG))
+        return cls(folder, task, config, content["backend"])
+
+    def make_folders(self) -> None:
+        try:
+            self.checkpoints.mkdir(exist_ok=True)
+        except OSError as error:
+            raise cannot_write(self.checkpoints, error) from None
+
+    def append(self, path: Path, records: Iterable[dict[str, Any]]) -> None:
+        """Adds lines and flushes them to disk: a checkpoint never speaks of updates whose metrics are lost."""
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write("".join(map(line_of, records)))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise cannot_write(path, error, f"go on with: {self.resume_command()}") from None
+
+    def cut_back(self, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Removes the records of updates that will be made again."""
+        kept = [line_of(record) for record in read_records(self.metrics) if keep(record)]
+        write_whole(self.metrics, "".join(kept).encode())
+
+    def checkpoint_about(self, update: int, spec_version: str, window: dict[str, Any]) -> dict[str, Any]:
+        """What a checkpoint says beside its arrays."""
+        return {
+            "task": self.task,
+            "config": to_json(self.config),
+            "spec": spec_version,
+            "update": update,
+            "window": window,
+        }
+
+    def load(self, file: Path | None = None) -> Checkpoint | None:
+        """The newest checkpoint, or the one in `file`; it must be of this very run's config."""
+        checkpoint = newest(self.checkpoints) if file is None else read(file)
+        if checkpoint is None:
+            return None
+        name = file or self.checkpoints / file_name(checkpoint.about["update"])
+        if checkpoint.about["task"] != self.task:
+            raise Refused(f"{name} is a checkpoint of the task {checkpoint.about['task']!r}, not of {self.task!r}")
+        theirs = from_json(type(self.config), checkpoint.about["config"], str(name))
+        if difference := first_difference(theirs, self.config):
+            raise Refused(f"{name} belongs to another run: {difference}")
+        return checkpoint
+
+    def drop_after(self, update: int) -> None:
+        """Removes the checkpoints of later updates, when the run goes on from an earlier one."""
+        for number, path in listed(self.checkpoints).items():
+            if number > update:
+                try:
+                    path.unlink()
+                except OSError as error:
+                    raise cannot_write(path, error) from None
+
+    def command(self) -> str:
+        return f"python -m tasks.{self.task}"
+
+    def resume_command(self) -> str:
+        return f"{self.command()} --out {self.folder} --resume"
+
+    def evaluate_command(self) -> str:
+        return f"{self.command()} --evaluate {self.folder}"

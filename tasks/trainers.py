@@ -1,0 +1,58 @@
+"""Backends' trainers, found by name and loaded only when they are needed."""
+
+import importlib
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from tasks.errors import Refused
+
+FRAMEWORKS = ("jax", "torch")  # in the order of preference
+
+
+def default_backend() -> str:
+    """JAX if it is installed, else torch if that is; else JAX, for the sentence that says what to install."""
+    return next((name for name in FRAMEWORKS if find_spec(name) is not None), FRAMEWORKS[0])
+
+
+def load(backend: str, dtype: str) -> Any:
+    """The module with the `Trainer` of a backend: "torch", "jax", or a module of somebody else's by its dotted name."""
+    name = f"ponder_{backend}.train" if backend in FRAMEWORKS else backend
+    if backend == "jax" and dtype == "float64":
+        os.environ["JAX_ENABLE_X64"] = "1"  # read when jax is first imported
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if backend not in FRAMEWORKS and (name == missing or name.startswith(f"{missing}.")):
+            raise Refused(
+                f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with a Trainer, got {backend!r}"
+            ) from None
+        extra = backend if backend in FRAMEWORKS else "jax"
+        raise Refused(
+            f"backend {backend!r} needs {missing!r}, which is not installed: "
+            f"pip install -e '.[{extra},tasks]' in a clone of pondernet installs it"
+        ) from None
+    if not hasattr(module, "Trainer"):
+        raise Refused(f"--backend {backend}: the module {name} has no Trainer")
+    return module
+
+
+def make_trainer(backend: str, task: Any, threads: int) -> Any:
+    """The backend's trainer for a task's model, method and optimiser."""
+    c = task.config
+    module = load(backend, c.dtype)
+    if hasattr(module, "limit_threads"):
+        module.limit_threads(threads)
+    try:
+        return module.Trainer(task.model(), c.method_settings(), c.optimiser_settings(), dtype=c.dtype, threads=threads)
+    except ValueError as error:
+        raise Refused(f"backend {backend!r}: {error}") from None
+
+
+def load_state(trainer: Any, arrays: dict[str, Any], file: object) -> Any:
+    """The trainer's state from a checkpoint's arrays; those of another model are refused."""
+    try:
+        return trainer.load(arrays)
+    except (ValueError, KeyError) as error:
+        raise Refused(f"{file} does not fit the run's model: {error}") from None

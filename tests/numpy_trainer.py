@@ -1,0 +1,82 @@
+"""A trainer of the contract in NumPy, for tests: quick to start, right to the last bit, no framework.
+
+The model is a logistic regression; step n multiplies its logit by n, and the halting logits are n − 2.
+"""
+
+import os
+import signal
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+def kill_at_call(name: str) -> None:
+    """With TEST_KILL_FSYNC=n in the environment (or REPLACE), the process dies as os.fsync is called the nth time."""
+    count, original = int(os.environ.get(f"TEST_KILL_{name.upper()}", "0")), getattr(os, name)
+
+    def call(*arguments: Any) -> Any:
+        nonlocal count
+        count -= 1
+        if count == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*arguments)
+
+    if count:
+        setattr(os, name, call)
+
+
+kill_at_call("fsync")
+kill_at_call("replace")
+
+
+class State(NamedTuple):
+    w: np.ndarray
+    update: int
+
+
+class Trainer:
+    """Logistic regression by plain gradient descent.
+
+    The environment has it misbehave: TEST_NAN_AT=update makes that loss NaN, TEST_SIGNAL_AT=update:number sends the
+    process a signal there.
+    """
+
+    def __init__(self, model: Any, method: Any, optimiser: Any, *, dtype: str = "float32", threads: int | None = None):
+        self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, dtype
+        self.nan_at = int(os.environ.get("TEST_NAN_AT", "-1"))
+        self.signal_at, self.signal = map(int, os.environ.get("TEST_SIGNAL_AT", "-1:0").split(":"))
+        self.steps = 1 if method.name == "once" else method.max_steps
+
+    def init(self, params: dict[str, np.ndarray]) -> State:
+        return State(params["rnn.w_x"][:, 0].astype(self.dtype), 0)
+
+    def load(self, arrays: dict[str, np.ndarray]) -> State:
+        if arrays["params.w"].shape != (self.model.inputs,):
+            raise ValueError(f"params.w must have the shape {(self.model.inputs,)}, got {arrays['params.w'].shape}")
+        return State(arrays["params.w"].astype(self.dtype), int(arrays["update"]))
+
+    def dump(self, state: State) -> dict[str, np.ndarray]:
+        return {"params.w": state.w.copy(), "update": np.array(state.update, np.int64)}
+
+    def train_steps(self, state: State, chunk: Any) -> tuple[State, dict[str, np.ndarray]]:
+        history: dict[str, list[float]] = {}
+        w, update = state
+        for x, t in zip(chunk.inputs, chunk.targets, strict=True):
+            update += 1
+            if update == self.signal_at:
+                os.kill(os.getpid(), self.signal)
+            y = x @ w
+            chance = 1 / (1 + np.exp(-y))
+            loss = np.logaddexp(0, y).mean() - (t * y).mean() + (np.nan if update == self.nan_at else 0)
+            grad = (x * (chance - t)[:, None]).mean(axis=0)
+            w = (w - self.optimiser.learning_rate * grad).astype(self.dtype)
+            values = {"loss": loss, "loss_rec": loss, "loss_reg": 0.0, "accuracy": ((y > 0) == t).mean()}
+            values |= {"expected_steps": 2.0, "steps_run": self.steps, "grad_norm": np.linalg.norm(grad)}
+            for name, value in values.items():
+                history.setdefault(name, []).append(float(value))
+        return State(w, update), {name: np.array(values) for name, values in history.items()}
+
+    def unroll(self, state: State, inputs: np.ndarray, *, max_steps: int | None = None):
+        n = np.arange(1, (max_steps or self.steps) + 1, dtype=np.float64)[:, None]
+        y = (inputs @ state.w)[None]
+        return y * n, np.broadcast_to(y * 0 + n - 2, (len(n), len(inputs))).copy()

@@ -1,0 +1,52 @@
+"""What the tests of `tasks` share: the command line in a fresh process, and folders compared."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TINY = ["--preset", "smoke", "--updates", "120", "--chunk", "7", "--log-every", "30", "--eval-every", "50"]
+TINY += ["--checkpoint-every", "40", "--eval-examples", "100", "--batch-size", "16"]
+
+
+def environment(**extra: str) -> dict[str, str]:
+    places = (ROOT, ROOT / "backends" / "torch", ROOT / "backends" / "jax", ROOT / "tests")
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(str, places)), "JAX_PLATFORMS": "cpu"} | extra
+
+
+def command(*arguments: object, module: str = "tasks.parity") -> list[str]:
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+def parity(*arguments: object, cwd: Path, module: str = "tasks.parity", **extra: str) -> subprocess.CompletedProcess:
+    """`python -m tasks.parity` with the arguments, to its end."""
+    return subprocess.run(
+        command(*arguments, module=module),
+        cwd=cwd,
+        env=environment(**extra),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def refused(done: subprocess.CompletedProcess) -> str:
+    """The one sentence of a command that ended with exit code 2 and no traceback."""
+    assert done.returncode == 2, done.stderr
+    (sentence,) = done.stderr.strip().splitlines()
+    return sentence
+
+
+def records(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a run that must not depend on how often it was interrupted."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name != "sessions.jsonl"
+    }

@@ -1,0 +1,127 @@
+"""Configs: to JSON and back, presets, and every flag's range refused on the command line."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from task_helpers import parity, refused
+
+from tasks import config
+from tasks import parity as parity_module
+from tasks.command import parser
+from tasks.config import Choice, Integer, Number, Span
+from tasks.errors import Refused
+from tasks.parity import Parity, ParityConfig
+
+FIELDS = dataclasses.fields(ParityConfig)
+
+
+def outside(values: config.Values) -> list[str]:
+    """Texts that a flag must refuse."""
+    if isinstance(values, Integer):
+        return [str(values.low - 1), str(values.high + 1), "1.5", "many"]
+    if isinstance(values, Number):
+        low, high = values.interval[1:-1].split(",")
+        return [str(float(low) - 1), str(float(high) * 2 + 1), "nan", "inf", "many"]
+    return ["", "0-3", "5-2", "1-9999", "1-2-3", "x"] if isinstance(values, Span) else ["", "other"]
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_values_outside_are_refused_by_flag_value_and_range(field, capsys, tmp_path: Path):
+    values = field.metadata["values"]
+    for text in outside(values):
+        assert parity_module.main([f"{config.flag(field.name)}={text}", "--out", str(tmp_path / "run")]) == 2
+        (sentence,) = capsys.readouterr().err.strip().splitlines()
+        assert sentence.startswith(f"{config.flag(field.name)} must be ")
+        assert str(values) in sentence
+        assert text in sentence or str(values.parse(text)) in sentence
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--lambda-p", "1"], ("--lambda-p", "(0, 1)", "1.0")),
+        (["--lamda-p", "0.5"], ("--lamda-p", "--lambda-p")),
+        (["--bits"], ("--bits", "expected one argument")),
+        (["stray"], ("stray",)),
+        (["--preset", "huge"], ("--preset", "smoke", "'huge'")),
+        (["--threads", "0"], ("--threads", "1..1024", "0")),
+        (["--draws", "3"], ("--draws", "--evaluate")),
+        (["--warmup", "30", "--updates", "20"], ("--warmup", "--updates 20", "30")),
+        (["--epsilon", "0.05", "--min-steps", "9", "--max-steps", "5"], ("--min-steps", "1..5", "9")),
+        (["--backend", "nowhere.at_all"], ("--backend", "torch", "nowhere.at_all")),
+        (["--backend", "json"], ("--backend", "json", "Trainer")),
+        (["--resume"], ("--resume", "--out")),
+        (["--checkpoint", "x"], ("--checkpoint", "--resume")),
+        ([], ("--out",)),
+    ],
+    ids=lambda value: " ".join(value)[:24] if isinstance(value, list) else "",
+)
+def test_bad_command_lines_get_one_sentence(arguments: list[str], words: tuple[str, ...], capsys, tmp_path: Path):
+    out = [] if not arguments or arguments[0] == "--resume" else ["--out", str(tmp_path / "run")]
+    assert parity_module.main([*arguments, *out]) == 2
+    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    for word in words:
+        assert word in sentence
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_real_command_refuses_without_a_traceback(tmp_path: Path):
+    sentence = refused(parity("--bits", "1", "--out", "run", cwd=tmp_path))
+    assert sentence == "--bits must be an integer in 2..1024, got 1"
+
+
+def test_help_names_every_flag_with_its_range():
+    text = " ".join(parser(Parity).format_help().split())
+    for field in FIELDS:
+        assert config.flag(field.name) in text
+    assert "paper: 3e-4" in text
+    assert "examples:" in text
+
+
+@pytest.mark.parametrize("name", Parity.PRESETS)
+def test_configs_survive_json(name: str):
+    made = config.make(ParityConfig, Parity.PRESETS[name], {"bits": 96, "train_ones": (1, 48), "eval_ones": (49, 96)})
+    text = json.dumps(config.to_json(made))
+    again = config.from_json(ParityConfig, json.loads(text), "here")
+    assert again == made
+    assert json.dumps(config.to_json(again)) == text
+
+
+def test_flags_override_presets_and_presets_defaults():
+    options = parser(Parity).parse(["--max-steps", "3", "--epsilon", "off", "--train-ones", "1-2"])
+    made = config.make(ParityConfig, {"max_steps": 7, "bits": 5}, config.given(options, ParityConfig))
+    assert (made.max_steps, made.bits, made.epsilon, made.train_ones) == (3, 5, None, (1, 2))
+    assert made.batch_size == 128
+
+
+def test_the_paper_preset_has_the_papers_numbers():
+    made = config.make(ParityConfig, Parity.PRESETS["paper"], {})
+    wanted = {"bits": 64, "hidden": 128, "optimiser": "adam", "learning_rate": 3e-4, "decay": "constant", "beta": 0.01}
+    wanted |= {"batch_size": 128, "max_steps": 20, "lambda_p": 0.2, "positions": "shuffled", "epsilon": None}
+    assert {name: getattr(made, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bits": 1}, "--bits must be"),
+        ({"bits": None}, "--bits must be"),
+        ({"more": 1}, "more"),
+        ({"seed": ...}, "seed"),
+    ],
+    ids=str,
+)
+def test_wrong_json_is_refused(change: dict, words: str):
+    values = config.to_json(ParityConfig()) | change
+    values = {name: value for name, value in values.items() if value is not ...}
+    with pytest.raises(Refused, match=f"config.json.*{words}"):
+        config.from_json(ParityConfig, values, "config.json")
+
+
+def test_choices_show_their_words():
+    assert str(Choice(("a", "b"))) == "a, b"
+    assert config.show((1, 48)) == "1-48"
+    assert config.show(None) == "off"

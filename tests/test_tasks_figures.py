@@ -1,0 +1,161 @@
+"""Figures from small committed runs, and what is said where they cannot be drawn."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from tasks import figures, plots
+from tasks.config import from_json
+from tasks.errors import Refused
+from tasks.parity import ParityConfig
+from tasks.progress import Lines, duration, progress
+from tasks.runs import Run
+
+TINY = Path(__file__).resolve().parent / "tiny_runs"
+
+
+def is_picture(path: Path) -> bool:
+    """A PNG that is not blank."""
+    from matplotlib.image import imread
+
+    return path.suffix == ".png" and imread(path)[..., :3].std() > 0.02
+
+
+def test_figures_of_the_paper_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert figures.main([str(TINY), "--out", str(tmp_path / "new")]) == 0
+    names = ["figure-1a.png", "figure-1b.png", "figure-1c.png"]
+    assert capsys.readouterr().out.split() == [str(tmp_path / "new" / name) for name in names]
+    assert all(is_picture(tmp_path / "new" / name) for name in names)
+
+
+def test_without_a_second_range_there_is_no_figure_1b(tmp_path: Path):
+    shutil.copytree(TINY / "act-0", tmp_path / "run")
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(line for line in lines if "beyond" not in line))
+    drawn = figures.draw([str(tmp_path / "run")], tmp_path)
+    assert [path.name for path in drawn] == ["figure-1a.png", "figure-1c.png"]
+
+
+def test_seeds_are_joined_and_settings_told_apart():
+    runs = [figures.load(folder) for folder in figures.find_runs([str(TINY)])]
+    assert {label: len(group) for label, group in figures.label_groups(runs).items()} == {"ponder": 2, "act": 1}
+    other = runs[-1]._replace(values=runs[-1].values | {"lambda_p": 0.1})
+    assert set(figures.label_groups([*runs, other])) == {"act", "ponder, lambda_p 0.1", "ponder, lambda_p 0.4"}
+    # ACT does not read λ_p, so that a difference there does not split its group.
+    act = next(run for run in runs if run.values["method"] == "act")
+    unread = act._replace(values=act.values | {"lambda_p": 0.1})
+    assert set(figures.label_groups([act, unread])) == {"act"}
+
+
+def test_curves_are_means_and_deviations_over_seeds():
+    group = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    x, mean, spread = figures.curves(group, "valid", "update", "accuracy")
+    values = np.array([[r["accuracy"] for r in run.evaluations if r["split"] == "valid"] for run in group])
+    assert x.tolist() == [0, 20, 40, 60]
+    assert mean == pytest.approx(values.mean(axis=0))
+    assert spread == pytest.approx(np.abs(values[0] - values[1]) / 2)
+    assert figures.curves(group, "nothing", "update", "accuracy")[0].size == 0
+
+
+def test_runs_of_different_length_meet_where_both_have_been(tmp_path: Path):
+    runs = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    shorter = runs[1]._replace(evaluations=[r for r in runs[1].evaluations if r["update"] <= 20])
+    assert figures.curves([runs[0], shorter], "valid", "update", "accuracy")[0].tolist() == [0, 20]
+
+
+def test_the_figures_of_a_run_are_drawn(tmp_path: Path):
+    for name in ("ponder-0", "act-0"):
+        shutil.copytree(TINY / name, tmp_path / name)
+        values = json.loads((TINY / name / "config.json").read_text())["config"]
+        run = Run(tmp_path / name, "parity", from_json(ParityConfig, values, name), "numpy_trainer")
+        drawn, note = plots.draw_run(run, "non-zeros")
+        assert [path.name for path in drawn] == ["learning.png", "difficulty.png", "halting.png"]
+        assert note == ""
+        assert all(is_picture(path) for path in drawn)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere", "--out", "x"], "nowhere is not a folder"),
+        (["EMPTY", "--out", "x"], "there is no run in"),
+        (["EMPTY"], "--out"),
+        (["--out", "x"], "RUN"),
+        ([str(TINY), "--out", "x", "--colour", "red"], "--colour"),
+        ([str(TINY), "--out", "FILE/x"], "cannot write"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_bad_arguments_get_one_sentence(
+    arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    places = {"EMPTY": str(tmp_path / "empty"), "FILE/x": str(tmp_path / "file" / "x"), "x": str(tmp_path / "x")}
+    assert figures.main([places.get(word, word) for word in arguments]) == 2
+    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    assert words in sentence
+
+
+def test_a_broken_line_is_named(tmp_path: Path):
+    shutil.copytree(TINY / "act-0", tmp_path / "run")
+    path = tmp_path / "run" / "metrics.jsonl"
+    path.write_text("nonsense\n" + path.read_text())
+    with pytest.raises(Refused, match=r"metrics\.jsonl, line 1"):
+        figures.draw([str(tmp_path)], tmp_path)
+
+
+def test_missing_matplotlib_is_said_and_loses_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert figures.main([str(TINY), "--out", str(tmp_path)]) == 2
+    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    assert "matplotlib" in sentence and "pip install -e" in sentence
+    run = Run(TINY / "act-0", "parity", ParityConfig(), "numpy_trainer")
+    assert plots.draw_run(run, "non-zeros") == ([], sentence)
+
+
+class Terminal:
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+
+def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
+    pytest.importorskip("tqdm")
+    record = {"update": 50, "loss": 0.5, "accuracy": 0.75, "expected_steps": 3.0, "split": "valid"}
+    terminal = Terminal()
+    bar = progress(100, 0, terminal)
+    bar.advance(50)
+    bar.logged(record)
+    bar.evaluated(record)
+    bar.close()
+    for words in ("50/100", "updates/s", "loss=0.5000", "accuracy=0.750", "steps=3.00", "valid: loss 0.5000"):
+        assert words in terminal.text
+    terminal.isatty = lambda: False
+    terminal.text = ""
+    lines = progress(100, 0, terminal)
+    assert type(lines) is Lines
+    lines.advance(50)
+    assert terminal.text == ""
+    lines.logged(record)
+    assert "50/100 loss 0.5000 accuracy 0.750 steps 3.00" in terminal.text and "left" in terminal.text
+    assert duration(3725) == "1:02:05"

@@ -1,0 +1,139 @@
+"""The parity generator: its laws, its splits, and that a batch depends on nothing but its number."""
+
+import numpy as np
+import pytest
+
+from tasks.batches import EVAL_BATCH, Prefetch, bit_generator, stretches, words
+from tasks.errors import Refused
+from tasks.parity import Parity, ParityConfig, make_inputs, targets_of
+
+
+def task(**settings) -> Parity:
+    return Parity(ParityConfig(**{"bits": 12, "batch_size": 64, **settings}))
+
+
+def test_one_and_minus_one_is_odd():
+    assert targets_of(np.array([1, -1])) == 1
+    assert targets_of(np.array([[1, 1], [-1, -1], [0, 1], [0, 0]])).tolist() == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("positions", ["shuffled", "prefix"])
+def test_counts_are_uniform_and_signs_even(positions: str):
+    batch = task(positions=positions).batches("train", range(500))
+    counts = np.bincount(np.count_nonzero(batch.inputs, axis=-1).ravel(), minlength=13)
+    n = batch.targets.size
+    assert counts[0] == 0
+    expected = n / 12
+    assert ((counts[1:] - expected) ** 2 / expected).sum() < 31.3  # chi square, 11 degrees of freedom, 1 in 1000
+    ones, minus = (batch.inputs == 1).sum(), (batch.inputs == -1).sum()
+    assert abs(int(ones) - int(minus)) < 4 * np.sqrt(ones + minus)
+    assert abs(batch.targets.mean() - 0.5) < 2 / np.sqrt(n)
+    assert set(np.unique(batch.inputs)) == {-1, 0, 1}
+    assert batch.inputs.dtype == np.float32
+
+
+def test_shuffled_positions_are_even_and_independent_of_the_sign():
+    inputs = task(train_ones=(3, 3)).batches("train", range(500)).inputs.reshape(-1, 12)
+    share = (inputs != 0).mean(axis=0)
+    assert np.abs(share - 0.25).max() < 4 * np.sqrt(0.25 * 0.75 / len(inputs))
+    assert np.abs(inputs.mean(axis=0)).max() < 4 * np.sqrt(0.25 / len(inputs))
+
+
+def test_prefix_positions_come_first():
+    inputs = task(positions="prefix").batches("train", range(20)).inputs
+    counts = np.count_nonzero(inputs, axis=-1)
+    assert ((inputs != 0) == (np.arange(12) < counts[..., None])).all()
+
+
+@pytest.mark.parametrize("ones", [(1, 1), (4, 7), (12, 12)])
+def test_counts_stay_in_their_range(ones: tuple[int, int]):
+    counts = np.count_nonzero(task(train_ones=ones).batches("train", range(50)).inputs, axis=-1)
+    assert (counts.min(), counts.max()) == ones
+
+
+def test_equal_random_words_still_choose_exactly_k():
+    same = np.zeros((100, 1 + 12), np.uint32)
+    same[:, 0] = np.linspace(0, 2**32 - 1, 100).astype(np.uint32)
+    counts = np.count_nonzero(make_inputs(same, 12, (1, 12), "shuffled"), axis=-1)
+    assert (counts == 1 + same[:, 0].astype(np.uint64) * 12 // 2**32).all()
+    assert counts.min() == 1 and counts.max() == 12
+
+
+def test_batches_do_not_depend_on_the_chunking():
+    made = task()
+    whole = made.batches("train", range(10, 20))
+    for first, last in ((10, 13), (13, 14), (14, 20)):
+        part = made.batches("train", range(first, last))
+        for a, b in zip(part, whole, strict=True):
+            assert a is b is None or np.array_equal(a, b[first - 10 : last - 10])
+
+
+def test_batches_differ_by_seed_update_and_split():
+    made, other = task(), task(seed=1)
+    seen = [made.batches("train", [0]), made.batches("train", [1]), other.batches("train", [0])]
+    seen += [made.batches(split, [0]) for split in ("valid", "test", "valid-beyond", "test-beyond")]
+    inputs = [batch.inputs[0, :64] for batch in seen]
+    for i, a in enumerate(inputs):
+        assert not any(np.array_equal(a, b) for b in inputs[:i])
+
+
+def test_ids_count_through_the_split():
+    made = task()
+    assert made.batches("train", [0, 1]).example_ids.ravel().tolist() == list(range(128))
+    assert made.batches("test", [2]).example_ids.ravel().tolist() == list(range(2 * EVAL_BATCH, 3 * EVAL_BATCH))
+
+
+def test_the_largest_seed_works():
+    assert task(seed=2**63 - 1).batches("train", [10**9]).inputs.shape == (1, 64, 12)
+
+
+def test_words_are_those_of_philox():
+    got = words(7, 2, [5], 5)[0]
+    raw = bit_generator(7, 2, 5).random_raw(3)
+    assert got.tolist() == [half for word in raw.tolist() for half in (word & 0xFFFFFFFF, word >> 32)][:5]
+
+
+def test_difficulty_is_the_number_of_non_zeros():
+    assert task().difficulty(np.array([[1.0, 0, -1], [0, 0, 0]])).tolist() == [2, 0]
+
+
+def test_second_range_has_splits_of_its_own():
+    made = task(train_ones=(1, 6), eval_ones=(7, 12))
+    assert made.splits("valid") == ("valid", "valid-beyond")
+    assert task(train_ones=(1, 6), eval_ones=(1, 6)).splits("test") == ("test",)
+    counts = {split: np.count_nonzero(made.batches(split, [0]).inputs, axis=-1) for split in made.splits("test")}
+    assert counts["test"].max() <= 6 < counts["test-beyond"].min()
+
+
+@pytest.mark.parametrize("settings", [{"train_ones": (1, 6), "eval_ones": (6, 9)}, {"train_ones": (1, 13)}])
+def test_ranges_that_do_not_fit_are_refused(settings: dict):
+    with pytest.raises(Refused, match="ones must"):
+        task(**settings)
+
+
+def test_stretches_depend_on_the_number_alone():
+    whole = list(stretches(0, 1000, 50, 70, 300))
+    for first, _ in whole:
+        assert list(stretches(first, 1000, 50, 70, 300)) == [s for s in whole if s[0] >= first]
+    assert {last for _, last in whole} >= {300, 600, 900, 1000, 70, 50}
+
+
+def test_prefetch_passes_items_and_exceptions_on():
+    def make(x: int) -> int:
+        if x == 3:
+            raise KeyError("made for the test")
+        return x * x
+
+    with Prefetch(make, range(10)) as ahead:
+        items = iter(ahead)
+        assert [next(items) for _ in range(3)] == [0, 1, 4]
+        with pytest.raises(KeyError, match="made for the test"):
+            next(items)
+    with Prefetch(make, [1, 2]) as ahead:
+        assert list(ahead) == [1, 4]
+
+
+def test_prefetch_stops_when_its_reader_leaves():
+    with Prefetch(lambda x: x, iter(int, 1)) as ahead:
+        assert next(iter(ahead)) == 0
+    assert not ahead._thread.is_alive()
