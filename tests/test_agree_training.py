@@ -1,0 +1,46 @@
+"""Identical training: from one seed both backends go the same way, to 1e-9 in float64 and as the standard says in float32."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("jax")
+
+from train_states import WAYS
+
+from ponder_ref.spec_data import tolerances
+
+ROOT = Path(__file__).resolve().parent.parent
+UPDATES = {"float64": 500, "float32": 100}
+# Steps are whole numbers and accuracies counts: one example near a tie would move them by more than rounding.
+COUNTED = ("metrics.steps_run", "metrics.accuracy")
+
+
+@pytest.fixture(scope="module", params=["float64", "float32"])
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """Both backends at once, each in a process of its own."""
+    dtype, folder = request.param, tmp_path_factory.mktemp("training")
+    script, updates = str(ROOT / "tests" / "train_states.py"), str(UPDATES[dtype])
+    files = {backend: folder / f"{backend}.npz" for backend in ("torch", "jax")}
+    children = [
+        subprocess.Popen([sys.executable, script, backend, dtype, updates, str(file)], cwd=ROOT)
+        for backend, file in files.items()
+    ]
+    assert [child.wait() for child in children] == [0, 0]
+    return dtype, *(dict(np.load(file)) for file in files.values())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_way(way: str, trained):
+    dtype, one, other = trained
+    limit = tolerances()["training"][dtype]["rtol"]
+    names = [name for name in one if name.startswith(f"{way}/")]
+    assert names and set(one) == set(other)
+    for name in names:
+        size = np.abs(one[name]).max(initial=0.0)
+        allowed = limit * size if not name.endswith(COUNTED) or dtype == "float64" else 0.02 * size
+        assert np.abs(one[name] - other[name]).max() <= allowed, name
