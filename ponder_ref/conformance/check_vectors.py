@@ -7,6 +7,7 @@ from ponder_ref.conformance.compare import LOW_PRECISION, assert_close
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import assert_agrees
 from ponder_ref.conformance.registry import Trial, check
+from ponder_ref.conformance.subject import options_used
 
 
 def applies(case: dict, function: str, dtype: str) -> bool:
@@ -55,7 +56,8 @@ def _register(requirement: str, function: str, cases: list[dict]) -> None:
 
     def run(trial: Trial) -> None:
         for case in cases:
-            if applies(case, function, trial.dtype) and all(map(trial.subject.offers, case["spec"])):
+            wanted = {*case["spec"], *options_used(function, case["arrays"], case["arguments"])}
+            if applies(case, function, trial.dtype) and all(map(trial.subject.offers, wanted)):
                 (run_gradient_case if gradient else run_value_case)(trial, function, case)
 
     name = f"vectors {function} {requirement}"
