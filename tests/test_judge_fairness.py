@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import ponder_ref
-from ponder_ref.conformance.cases import SHAPES, every_option
+from ponder_ref.conformance.cases import SHAPES, Chosen, every_option
 from ponder_ref.conformance.mutants.base import Mutant, backend
-from ponder_ref.conformance.registry import Trial
+from ponder_ref.conformance.processes import jobs
+from ponder_ref.conformance.registry import GROUPS, Trial
 from ponder_ref.conformance.run import judge
 from ponder_ref.conformance.subject import Subject, options_used
 from ponder_ref.interface import FUNCTIONS
@@ -159,12 +160,26 @@ def test_every_set_of_options_is_tried_whatever_is_drawn():
             assert {((steps, *batch), kind, own, False) for own in (False, True)} <= seen
 
 
-def test_options_are_enumerated_once_each():
-    asked = []
+def test_options_are_enumerated_once_each_also_those_that_depend_on_others():
+    seen = []
 
-    class Source:
-        def __init__(self, fixed):
-            self.fixed, self.asked = fixed, {"a": (1, 2), "b": ("x", "y", "z")}
+    def body(source) -> None:
+        first = source.option("a", 1, 2)
+        seen.append((first, source.option("b", "x", "y", "z") if first == 2 else None, source.option("c", True, False)))
 
-    every_option(Source, lambda source: asked.append(tuple(source.fixed.items())))
-    assert len(asked) == 7 and len(set(asked)) == 7
+    every_option(lambda fixed: Chosen(np.random.default_rng(0), fixed), body)
+    assert len(seen) == len(set(seen)) == 8
+
+
+def test_compiled_code_is_judged_by_the_compiler_as_it_is_and_nothing_twice():
+    quick = {"SOME_FLAGS": "-O0"}
+    odd = SimpleNamespace(DTYPES=("float64", "float32", "float16"), QUICK=quick, ENVIRONMENT={"float64": {"WIDE": "1"}})
+    for level in ("core", "full"):
+        todo = jobs(odd, level)
+        seen = [(dtype, group) for job in todo for dtype in job.dtypes for group in job.groups]
+        assert len(seen) == len(set(seen)) == len(odd.DTYPES) * len(GROUPS)
+        for job in todo:
+            hurried = "SOME_FLAGS" in job.variables
+            assert hurried != (level == "full" and job.groups == ("compiled",))
+            assert ("WIDE" in job.variables) == ("float64" in job.dtypes)
+        assert [job.dtypes for job in todo if job.once and "names" in job.groups] == [("float64",)]

@@ -3,7 +3,6 @@
 Each maker is written once against a `Source`; a source says how numbers are drawn, a maker what the arguments mean.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +22,7 @@ class Seeded:
     """Numbers from a seeded generator, in a shape of one's choice: corners of the logits mixed into normal ones.
 
     An *option* is a choice that decides which code runs: the shape, the remainder rule, lengths, weights, the kind of
-    prior. `fixed` settles options by name; `asked` notes which were asked for, and among what they were chosen.
+    prior.
     """
 
     corner_shares = (0.0, 0.0, 0.2)
@@ -35,11 +34,8 @@ class Seeded:
         batch: tuple[int, ...],
         without: tuple[str, ...] = (),
         exact: bool = False,
-        fixed: dict[str, Any] | None = None,
     ):
         self.rng, self.steps, self.batch, self.without, self.exact = rng, steps, batch, without, exact
-        self.fixed = fixed or {}
-        self.asked: dict[str, tuple] = {}
 
     def round(self, x: np.ndarray) -> np.ndarray:
         """To float32, unless float64 is on trial: then all its digits are used, and a narrower backend shows."""
@@ -72,9 +68,8 @@ class Seeded:
         return options[self.rng.integers(len(options))]
 
     def option(self, name: str, *options) -> Any:
-        """One of the options, or the one that is fixed."""
-        self.asked[name] = options
-        return self.fixed[name] if self.fixed.get(name) in options else self.choose(*options)
+        """One of the values of an option."""
+        return self.choose(*options)
 
     def number(self, low: float, high: float) -> float:
         return float(self.rng.uniform(low, high))
@@ -83,14 +78,33 @@ class Seeded:
         return int(self.rng.integers(low, min(high, 2**62), endpoint=True))
 
 
-class EveryOption(Seeded):
-    """A seeded source for one set of options, the shape among them."""
+class Chosen(Seeded):
+    """A seeded source for one set of options, the shape among them: those of `fixed`, else the first of each."""
 
-    def __init__(self, rng, without: tuple[str, ...] = (), exact: bool = False, fixed: dict[str, Any] | None = None):
-        super().__init__(rng, *SHAPES[-1], without, exact, fixed)
+    def __init__(self, rng, fixed: dict[str, Any], without: tuple[str, ...] = (), exact: bool = False):
+        super().__init__(rng, *SHAPES[-1], without, exact)
+        self.fixed = fixed
+        self.chosen: dict[str, tuple[Any, tuple]] = {}  # in the order asked: the value, and the values after it
+
+    def option(self, name: str, *options) -> Any:
+        index = options.index(self.fixed[name]) if self.fixed.get(name, None) in options else 0
+        self.chosen.setdefault(name, (options[index], options[index + 1 :]))
+        return options[index]
 
     def shape(self) -> tuple[int, tuple[int, ...]]:
         return self.option("shape", *SHAPES)
+
+
+def every_option(make: Callable[[dict[str, Any]], Chosen], body: Callable[[Any], None]) -> None:
+    """body(source) once for each set of options that it asks for, the last asked changing first."""
+    fixed: dict[str, Any] | None = {}
+    while fixed is not None:
+        source = make(fixed)
+        body(source)
+        path = list(source.chosen.items())
+        while path and not path[-1][1][1]:
+            path.pop()
+        fixed = {name: value for name, (value, _) in path[:-1]} | {path[-1][0]: path[-1][1][1][0]} if path else None
 
 
 class Drawn(Seeded):
@@ -115,6 +129,7 @@ class Drawn(Seeded):
         return number
 
     def choose(self, *options) -> Any:
+        options = (False, True) if options == (True, False) else options  # the plain one first: shrinking ends there
         return options[self.bits((len(options) - 1).bit_length()) % len(options)]
 
     def shape(self) -> tuple[int, tuple[int, ...]]:
@@ -160,15 +175,6 @@ def sources(without: tuple[str, ...]):
     return st.composite(lambda draw: Drawn(draw, without))()
 
 
-def every_option(make: Callable[[dict[str, Any]], Seeded], body: Callable[[Seeded], None]) -> None:
-    """body(source) once for each set of options that the body asks for; make(fixed) gives the source."""
-    first = make({})
-    body(first)
-    names, values = list(first.asked), list(first.asked.values())
-    for chosen in itertools.product(*values):
-        body(make(dict(zip(names, chosen, strict=True))))
-
-
 def some_remainder(source) -> str:
     """A remainder rule that the backend offers."""
     rules = [rule for rule, requirement in (("last", "H2"), ("normalize", "H3")) if requirement not in source.without]
@@ -182,7 +188,7 @@ def prior_remainder(source) -> str:
 
 def maybe(source, requirement: str) -> bool:
     """Whether to use an option: sometimes, and never if the backend does not offer its requirement."""
-    return requirement not in source.without and source.option(requirement, False, True)
+    return requirement not in source.without and source.option(requirement, True, False)
 
 
 def beyond(array: np.ndarray, lengths: np.ndarray, value: float) -> np.ndarray:
@@ -223,9 +229,10 @@ def log_prior(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
 
 def batch_weights(source, batch: tuple[int, ...]) -> np.ndarray | None:
     """None, a mask, or weights; at least one is positive."""
-    kind = "none" if "L3" in source.without else source.option("weights", "none", "mask", "weights")
-    if kind == "none":
+    if not maybe(source, "L3"):
         return None
     weights = source.integers(0, 2, batch)
     weights.flat[source.count(0, max(weights.size - 1, 0))] = 1
-    return weights > 0 if kind == "mask" else source.round(weights * source.choose(0.1, 2**-12, 24.0))
+    if source.option("mask", True, False):
+        return weights > 0
+    return source.round(weights * source.choose(0.1, 2**-12, 24.0))

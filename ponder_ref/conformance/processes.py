@@ -34,20 +34,20 @@ def jobs(backend: Any, level: str) -> list[Job]:
     Quick compilation is for everything but compiled code at level full: that is judged by the compiler as it is.
     """
     quick, environment = getattr(backend, "QUICK", {}), getattr(backend, "ENVIRONMENT", {})
+    offered = tuple(getattr(backend, "DTYPES", None) or ())
+    first = (*(dtype for dtype in offered if dtype not in LOW_PRECISION), *offered)[:1]
     alone = ("compiled",) if level == "full" and quick else ()
     parts = [(quick, tuple(group for group in GROUPS if group not in alone))]
     parts += [({}, alone)] if alone else []
     found: dict[tuple, list[str]] = {}
     for variables, groups in parts:
-        for dtype in getattr(backend, "DTYPES", None) or ():
+        for dtype in offered:
             wanted = {**variables, **environment.get(dtype, {})}
             missing = tuple(sorted((k, v) for k, v in wanted.items() if os.environ.get(k) != v))
             apart = bool(missing) and dtype in LOW_PRECISION and groups != alone
             found.setdefault((groups, missing, apart), []).append(dtype)
-    full = [dtype for dtype in getattr(backend, "DTYPES", None) or () if dtype not in LOW_PRECISION]
-    first = (*full, *(getattr(backend, "DTYPES", None) or ()))[:1]
     return [
-        Job(dict(missing), tuple(dtypes), groups, groups == alone or set(first) <= set(dtypes))
+        Job(dict(missing), tuple(dtypes), groups, set(first) <= set(dtypes))
         for (groups, missing, _), dtypes in found.items()
     ]
 

@@ -9,7 +9,7 @@ import hypothesis
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity
 
-from ponder_ref.conformance.cases import EveryOption, Seeded, every_option, sources
+from ponder_ref.conformance.cases import Chosen, Seeded, every_option, sources
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation
 from ponder_ref.conformance.subject import Subject
 
@@ -53,7 +53,7 @@ class Trial:
         if every:
             rng, exact = self.rng(), self.dtype == "float64"
             try:
-                every_option(lambda fixed: EveryOption(rng, self.subject.not_offered, exact, fixed), body)
+                every_option(lambda fixed: Chosen(rng, fixed, self.subject.not_offered, exact), body)
             except Exception as error:
                 failure = error
         if failure is None or self.shrink:
