@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+import ponder_ref
 from ponder_ref.conformance.mutants.__main__ import DEFECTS, EQUIVALENTS, rejected_by
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.run import judge
@@ -141,6 +142,8 @@ def test_what_cannot_be_run_gives_exit_code_2_and_one_sentence(tmp_path, content
         ["--backend", "ponder_ref", "--report", "no/such/folder/report.json"],
         ["--backend", "ponder_ref", "--level", "most"],
         ["--backend", "ponder_ref", "--only", "L2,X9"],
+        ["--backend", "ponder_ref", "--only", ", "],
+        ["--backend", "ponder_ref", "--dtypes", ""],
         ["--backend", "ponder_ref", "--report", "."],
         ["--backend", "ponder_ref:nothing"],
         ["--new", "not-a-name.py"],
@@ -156,6 +159,50 @@ def test_bad_options_give_exit_code_2(tmp_path, arguments):
 def test_an_attribute_of_a_module_can_be_judged(tmp_path):
     (tmp_path / "holder.py").write_text("import ponder_ref\nbackend = ponder_ref\n")
     assert run("--backend", "holder:backend", "--examples", "2", cwd=tmp_path).returncode == 0
+
+
+def test_the_advice_of_a_new_skeleton_can_be_followed(tmp_path):
+    (tmp_path / "inner").mkdir()
+    advice = run("--new", "inner/mine.py", cwd=tmp_path).stdout
+    followed = run(*advice.split("python -m ponder_ref.conformance ")[1].split(), cwd=tmp_path)
+    assert followed.returncode == 1 and "B1   failed" in followed.stdout
+
+
+def test_a_file_can_be_judged_from_elsewhere_beside_what_it_imports(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "neighbour.py").write_text("from ponder_ref import *\nimport ponder_ref\n")
+    (tmp_path / "inner" / "mine.py").write_text("from neighbour import *\nfrom neighbour import ponder_ref\n")
+    assert run("--backend", "./inner/mine.py", "--only", "B1,H7", "--examples", "2", cwd=tmp_path).returncode == 0
+    assert run("--backend", "inner/mine.py:ponder_ref", "--only", "H7", "--examples", "2", cwd=tmp_path).returncode == 0
+    missing = run("--backend", "mine.py", cwd=tmp_path)
+    assert missing.returncode == 2 and "no backend 'mine.py': there is no such file" in missing.stderr
+
+
+def test_lists_may_have_blanks_other_case_and_stray_commas():
+    result = run("--backend", "ponder_ref", "--only", " l2, H7,", "--dtypes", "float64,", "--examples", "2")
+    assert result.returncode == 0 and "2 of L2, H7 passed" in result.stdout
+
+
+def in_example_one(log_p, step_losses):
+    loss = ponder_ref.expected_loss(log_p, step_losses)
+    return loss + 0 * np.max(step_losses)
+
+
+def refused(log_p):
+    raise RuntimeError("no memory")
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "requirement", "said"),
+    [
+        ("expected_loss", in_example_one, "B6", "expected_loss[float64].result: nan in example 1 changed another"),
+        ("expected_steps", refused, "B7", "expected_steps[float64] raised RuntimeError: no memory; inputs: log_p="),
+    ],
+)
+def test_complaints_name_the_function_and_can_be_read(name, function, requirement, said):
+    verdicts = judge(backend(Mutant("odd", "", "", {name: function})), examples=2, only={requirement})
+    (sentence,) = verdicts[requirement].failures
+    assert said in sentence and "array(" not in sentence and "{" not in sentence
 
 
 FILLED = {
@@ -213,8 +260,9 @@ def test_a_skeleton_filled_in_with_numpy_conforms(tmp_path):
     assert run("--new", "my_backend.py", cwd=tmp_path).returncode == 0
     path = tmp_path / "my_backend.py"
     text = path.read_text(encoding="utf-8")
-    unfilled = run("--backend", "my_backend", "--examples", "2", cwd=tmp_path)
-    assert unfilled.returncode == 1 and "NotImplementedError" in unfilled.stdout
+    unfilled = run("--backend", "my_backend.py", "--examples", "2", cwd=tmp_path)
+    assert unfilled.returncode == 1 and "0 passed, 1 failed" in unfilled.stdout
+    assert f"not written yet: {', '.join(FILLED)}, which" in " ".join(unfilled.stdout.split())
     for name, body in FILLED.items():
         start = text.index(f"def {name}(")
         hole = text.index("    raise NotImplementedError\n", start)

@@ -29,7 +29,6 @@ from torch import nn
 
 from benchmarks.peers import shared
 from benchmarks.peers.shared import from_numpy, to_numpy, value_and_grad, weighted_mean  # noqa: F401 (part of the interface)
-from ponder_ref.interface import PonderLoss
 
 peer = import_module("labml_nn.adaptive_computation.ponder_net")
 
@@ -88,27 +87,12 @@ def _reg(p: torch.Tensor, log_prior: torch.Tensor) -> torch.Tensor:
     return loss(p)
 
 
-def expected_loss(log_p, step_losses):
-    return shared.one_by_one(_rec, log_p.shape[1:], shared.probabilities(log_p), step_losses)
+def _total(p: torch.Tensor, step_losses: torch.Tensor, log_prior: torch.Tensor, beta) -> torch.Tensor:
+    """The sum of the two as in the peer's `experiment.py`."""
+    return _rec(p, step_losses) + beta * _reg(p, log_prior)
 
 
-def kl_divergence(log_p, log_prior):
-    p = shared.probabilities(log_p)
-    if log_prior.ndim == 1:
-        return shared.one_by_one(lambda one: _reg(one, log_prior), log_p.shape[1:], p)
-    return shared.one_by_one(_reg, log_p.shape[1:], p, log_prior)
-
-
-def ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderLoss:
-    example_rec, example_reg = expected_loss(log_p, step_losses), kl_divergence(log_p, log_prior)
-
-    def whole():
-        p = shared.flat(shared.probabilities(log_p))
-        loss_rec = _rec(p, shared.flat(step_losses))
-        loss_reg = _reg(p, log_prior) if log_prior.ndim == 1 else example_reg.mean()  # the peer has one prior a batch
-        return loss_rec + beta * loss_reg, loss_rec, loss_reg
-
-    return shared.assemble(whole, example_rec, example_reg, weights, beta)
+expected_loss, kl_divergence, ponder_loss = shared.losses(_rec, _reg, _total)
 
 
 def training_loss(log_prior: torch.Tensor, beta: float) -> Callable:

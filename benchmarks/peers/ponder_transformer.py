@@ -32,7 +32,6 @@ from torch import nn
 
 from benchmarks.peers import shared
 from benchmarks.peers.shared import from_numpy, to_numpy, value_and_grad, weighted_mean  # noqa: F401 (part of the interface)
-from ponder_ref.interface import PonderLoss
 
 peer = import_module("ponder_transformer.ponder_transformer")
 
@@ -122,28 +121,7 @@ def _reg(p: torch.Tensor, log_prior: torch.Tensor) -> torch.Tensor:
     return _forward(p, torch.zeros_like(p), log_prior, 1.0)
 
 
-def expected_loss(log_p, step_losses):
-    return shared.one_by_one(_rec, log_p.shape[1:], shared.probabilities(log_p), step_losses)
-
-
-def kl_divergence(log_p, log_prior):
-    p = shared.probabilities(log_p)
-    if log_prior.ndim == 1:
-        return shared.one_by_one(lambda one: _reg(one, log_prior), log_p.shape[1:], p)
-    return shared.one_by_one(_reg, log_p.shape[1:], p, log_prior)
-
-
-def ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderLoss:
-    example_rec, example_reg = expected_loss(log_p, step_losses), kl_divergence(log_p, log_prior)
-
-    def whole():
-        p, losses = shared.flat(shared.probabilities(log_p)), shared.flat(step_losses)
-        loss_rec = _rec(p, losses)
-        if log_prior.ndim > 1:  # the peer has one prior a batch
-            return loss_rec + beta * example_reg.mean(), loss_rec, example_reg.mean()
-        return _forward(p, losses, log_prior, beta), loss_rec, _reg(p, log_prior)
-
-    return shared.assemble(whole, example_rec, example_reg, weights, beta)
+expected_loss, kl_divergence, ponder_loss = shared.losses(_rec, _reg, _forward)
 
 
 # Why, read in the peer's code; the adapter and the unmodified model give the same loss.

@@ -16,10 +16,10 @@ from ponder_torch.arrays import from_numpy, to_numpy
 
 __all__ = [
     "BUILT_HERE",
-    "assemble",
     "flat",
     "from_numpy",
     "log_of",
+    "losses",
     "not_offered",
     "one_by_one",
     "probabilities",
@@ -92,13 +92,38 @@ def weighted_mean(values: torch.Tensor, weights: torch.Tensor | None = None) -> 
     return (weights * torch.where(weights == 0, 0.0, values)).sum() / weights.sum()
 
 
-def assemble(
-    whole: Callable, example_rec: torch.Tensor, example_reg: torch.Tensor, weights: torch.Tensor | None, beta
-) -> PonderLoss:
-    """The parts of L4: whole() gives the peer's (loss, rec, reg) of the batch; with weights they are built here."""
-    if weights is None:
-        loss, loss_rec, loss_reg = whole()
+def losses(rec: Callable, reg: Callable, total: Callable) -> tuple[Callable, Callable, Callable]:
+    """expected_loss, kl_divergence and ponder_loss by a peer's scalars of a batch `[N, B]`.
+
+    They are rec(p, step_losses), reg(p, log_prior) and total(p, step_losses, log_prior, beta), the prior being `[N]`.
+    """
+
+    def expected_loss(log_p, step_losses):
+        return one_by_one(rec, log_p.shape[1:], probabilities(log_p), step_losses)
+
+    def kl_divergence(log_p, log_prior):
+        p = probabilities(log_p)
+        if log_prior.ndim == 1:
+            return one_by_one(lambda one: reg(one, log_prior), log_p.shape[1:], p)
+        return one_by_one(reg, log_p.shape[1:], p, log_prior)
+
+    def ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderLoss:
+        example_rec, example_reg = expected_loss(log_p, step_losses), kl_divergence(log_p, log_prior)
+        if weights is not None:  # the peers know no weights
+            return weighted(example_rec, example_reg, weights, beta)
+        p, flat_losses = flat(probabilities(log_p)), flat(step_losses)
+        loss_rec = rec(p, flat_losses)
+        if log_prior.ndim > 1:  # the peers have one prior a batch
+            loss_reg = example_reg.mean()
+            return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, example_rec, example_reg)
+        loss, loss_reg = total(p, flat_losses, log_prior, beta), reg(p, log_prior)
         return PonderLoss(loss, loss_rec, loss_reg, example_rec, example_reg)
+
+    return expected_loss, kl_divergence, ponder_loss
+
+
+def weighted(example_rec: torch.Tensor, example_reg: torch.Tensor, weights: torch.Tensor, beta) -> PonderLoss:
+    """The parts of L4 with weights, built here."""
     rec, reg = (torch.where(weights == 0, 0.0, x) for x in (example_rec, example_reg))
     loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
     return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, rec, reg)

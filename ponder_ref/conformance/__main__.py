@@ -18,7 +18,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--backend",
         metavar="NAME",
-        help="a dotted module, module:attribute, or an entry point of group pondernet.backends",
+        help="a dotted module, module:attribute, a file mine.py, or an entry point of group pondernet.backends",
     )
     what.add_argument("--new", metavar="FILE.py", help="write the commented skeleton of a new backend and stop")
     p.add_argument(
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
         default="core",
         help="full adds compiled code and more examples (default: core)",
     )
-    p.add_argument("--examples", type=int, metavar="N", help="Hypothesis examples for each law (default: 25, full: 60)")
+    p.add_argument("--examples", type=int, metavar="N", help="Hypothesis examples for each law (default: 15, full: 40)")
     p.add_argument("--seed", type=int, default=0, help="seed of everything drawn (default: 0)")
     p.add_argument(
         "--dtypes",
@@ -39,6 +39,11 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+def words(text: str | None) -> list[str]:
+    """The words of a list separated by commas or blanks."""
+    return (text or "").replace(",", " ").split()
+
+
 def run(options: argparse.Namespace) -> int:
     from ponder_ref.conformance.loading import CannotRun, load
     from ponder_ref.conformance.skeleton import write_skeleton
@@ -46,9 +51,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.new:
         write_skeleton(Path(options.new))
-        print(
-            f"wrote {options.new}; judge it with: python -m ponder_ref.conformance --backend {Path(options.new).stem}"
-        )
+        print(f"wrote {options.new}; judge it with: python -m ponder_ref.conformance --backend {options.new}")
         return 0
     if options.examples is not None and options.examples < 1:
         raise CannotRun(f"--examples must be at least 1, got {options.examples}")
@@ -58,24 +61,27 @@ def run(options: argparse.Namespace) -> int:
         raise CannotRun(f"--report: {options.report} is a folder, not a file")
     if options.report is not None and not options.report.resolve().parent.is_dir():
         raise CannotRun(f"--report: the folder {options.report.parent} does not exist")
-    only = options.only.split(",") if options.only else None
+    only = [name.upper() for name in words(options.only)] or None
+    if options.only is not None and not only:
+        raise CannotRun(f"--only {options.only!r} names no requirement")
     if unknown := set(only or ()) - set(requirements()):
         raise CannotRun(f"--only {options.only}: the standard has no requirement {', '.join(sorted(unknown))}")
     backend = load(options.backend)
 
+    from ponder_ref.conformance.processes import judge_in_processes
     from ponder_ref.conformance.report import counts, table, write_report
-    from ponder_ref.conformance.run import judge, judge_in_processes
+    from ponder_ref.conformance.run import judge
 
     def progress(line: str) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[K{line} ...", end="", file=sys.stderr, flush=True)
 
     settings = {"level": options.level, "examples": options.examples, "seed": options.seed, "only": only}
-    if options.dtypes:
-        wanted = tuple(options.dtypes.split(","))
-        offered = tuple(getattr(backend, "DTYPES", ()))
-        if not set(wanted) <= set(offered):
-            raise CannotRun(f"--dtypes {options.dtypes}: {options.backend} offers {', '.join(offered)}")
+    if options.dtypes is not None:
+        wanted = tuple(name.lower() for name in words(options.dtypes))
+        offered = tuple(getattr(backend, "DTYPES", None) or ())
+        if not wanted or not set(wanted) <= set(offered):
+            raise CannotRun(f"--dtypes {options.dtypes!r}: {options.backend} offers {', '.join(offered)}")
         verdicts = judge(backend, label=options.backend, dtypes=wanted, progress=progress, **settings)
     else:
         verdicts = judge_in_processes(backend, options.backend, settings, progress)

@@ -3,66 +3,29 @@
 Each maker is written once against a `Source`; a source says how numbers are drawn, a maker what the arguments mean.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 import ponder_ref
 from ponder_ref.conformance.oracle import expected
 
 CORNERS = (0.0, -0.0, 17.0, -17.0, 20.0, -20.0, 40.0, -40.0, 89.0, -89.0, 1e4, -1e4)
+BIT = st.booleans()
 # Few shapes, because compilers start anew for each: steps and batch.
 SHAPES = ((1, (3,)), (3, (2, 2)), (6, (3,)))
 
 
-class Drawn:
-    """Numbers from Hypothesis."""
-
-    def __init__(self, draw, without: tuple[str, ...] = ()):
-        self.draw, self.without = draw, without
-
-    def round(self, x: np.ndarray) -> np.ndarray:
-        """What is derived from drawn numbers is rounded as they are, so that float32 holds it."""
-        return x.astype(np.float32).astype(np.float64)
-
-    def shape(self) -> tuple[int, tuple[int, ...]]:
-        return self.draw(st.sampled_from(SHAPES))
-
-    def _array(self, shape, elements) -> np.ndarray:
-        return self.draw(hnp.arrays(np.float32, shape, elements=elements, fill=st.nothing())).astype(np.float64)
-
-    def floats(self, low: float, high: float):
-        return st.floats(low, high, width=32, allow_subnormal=False)
-
-    def logits(self, shape) -> np.ndarray:
-        return self._array(shape, st.one_of(self.floats(-8, 8), self.floats(-32, 32), st.sampled_from(CORNERS)))
-
-    def values(self, shape) -> np.ndarray:
-        return self._array(shape, st.one_of(self.floats(-8, 8), st.sampled_from((0.0, 1.0, 512.0, -512.0))))
-
-    def lambdas(self, shape) -> np.ndarray:
-        return self._array(shape, st.one_of(self.floats(0, 1), st.sampled_from((0.0, 1.0, 0.5))))
-
-    def inside(self, shape) -> np.ndarray:
-        return self._array(shape, self.floats(0.015625, 0.984375))
-
-    def integers(self, low: int, high: int, shape) -> np.ndarray:
-        return self.draw(hnp.arrays(np.int64, shape, elements=st.integers(low, high), fill=st.nothing()))
-
-    def choose(self, *options) -> Any:
-        return self.draw(st.sampled_from(options))
-
-    def number(self, low: float, high: float) -> float:
-        return self.draw(st.floats(low, high, allow_subnormal=False))
-
-    def count(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
-
-
 class Seeded:
-    """Numbers from a seeded generator, in a shape of one's choice: corners of the logits mixed into normal ones."""
+    """Numbers from a seeded generator, in a shape of one's choice: corners of the logits mixed into normal ones.
+
+    An *option* is a choice that decides which code runs: the shape, the remainder rule, lengths, weights, the kind of
+    prior.
+    """
+
+    corner_shares = (0.0, 0.0, 0.2)
 
     def __init__(
         self,
@@ -85,7 +48,7 @@ class Seeded:
         scale = self.rng.choice([0.5, 2.0, 6.0], size=(1, *shape[1:])) if len(shape) > 1 else 2.0
         shift = self.rng.choice([-6.0, -2.0, 0.0], size=(1, *shape[1:])) if len(shape) > 1 else -2.0
         z = self.rng.normal(size=shape) * scale + shift
-        corner = self.rng.random(shape) < self.rng.choice([0.0, 0.0, 0.2])
+        corner = self.rng.random(shape) < self.rng.choice(self.corner_shares)
         return self.round(np.where(corner, self.rng.choice(CORNERS, size=shape), z))
 
     def values(self, shape) -> np.ndarray:
@@ -104,11 +67,107 @@ class Seeded:
     def choose(self, *options) -> Any:
         return options[self.rng.integers(len(options))]
 
+    def option(self, name: str, *options) -> Any:
+        """One of the values of an option."""
+        return self.choose(*options)
+
     def number(self, low: float, high: float) -> float:
         return float(self.rng.uniform(low, high))
 
     def count(self, low: int, high: int) -> int:
         return int(self.rng.integers(low, min(high, 2**62), endpoint=True))
+
+
+class Chosen(Seeded):
+    """A seeded source for one set of options, the shape among them: those of `fixed`, else the first of each."""
+
+    def __init__(self, rng, fixed: dict[str, Any], without: tuple[str, ...] = (), exact: bool = False):
+        super().__init__(rng, *SHAPES[-1], without, exact)
+        self.fixed = fixed
+        self.chosen: dict[str, tuple[Any, tuple]] = {}  # in the order asked: the value, and the values after it
+
+    def option(self, name: str, *options) -> Any:
+        index = options.index(self.fixed[name]) if self.fixed.get(name, None) in options else 0
+        self.chosen.setdefault(name, (options[index], options[index + 1 :]))
+        return options[index]
+
+    def shape(self) -> tuple[int, tuple[int, ...]]:
+        return self.option("shape", *SHAPES)
+
+
+def every_option(make: Callable[[dict[str, Any]], Chosen], body: Callable[[Any], None]) -> None:
+    """body(source) once for each set of options that it asks for, the last asked changing first."""
+    fixed: dict[str, Any] | None = {}
+    while fixed is not None:
+        source = make(fixed)
+        body(source)
+        path = list(source.chosen.items())
+        while path and not path[-1][1][1]:
+            path.pop()
+        fixed = {name: value for name, (value, _) in path[:-1]} | {path[-1][0]: path[-1][1][1][0]} if path else None
+
+
+class Drawn(Seeded):
+    """Numbers from Hypothesis, which draws bits alone: the seed of a generator, and which entries are kept.
+
+    An entry that is not kept is a plain number. Hypothesis shrinks bits to 0, so that what is left of a failing input
+    is what it takes to fail. It mixes constants of the modules that happen to be loaded into the integers and floats
+    it draws, but not into booleans: the same seed gives the same inputs in every program.
+    """
+
+    corner_shares = (0.0, 0.3, 0.6)
+
+    def __init__(self, draw: Callable[[Any], Any], without: tuple[str, ...] = ()):
+        self.draw = draw
+        super().__init__(np.random.default_rng(self.bits(16)), 0, (), without)
+        self.grid = 2.0 ** self.choose(0, 2, 6, 23)  # coarse numbers are short to read
+
+    def bits(self, count: int) -> int:
+        number = 0
+        for _ in range(count):
+            number = 2 * number + self.draw(BIT)
+        return number
+
+    def choose(self, *options) -> Any:
+        options = (False, True) if options == (True, False) else options  # the plain one first: shrinking ends there
+        return options[self.bits((len(options) - 1).bit_length()) % len(options)]
+
+    def shape(self) -> tuple[int, tuple[int, ...]]:
+        return self.option("shape", *SHAPES)
+
+    def _thin(self, array: np.ndarray, plain: float) -> np.ndarray:
+        """Three entries of four, the others plain."""
+        kept = np.array([self.bits(2) > 0 for _ in range(array.size)], bool).reshape(array.shape)
+        return np.where(kept, array, plain)
+
+    def _coarse(self, array: np.ndarray) -> np.ndarray:
+        return np.round(array * self.grid) / self.grid
+
+    def logits(self, shape) -> np.ndarray:
+        return self._thin(self.round(self._coarse(super().logits(shape))), 0.0)
+
+    def values(self, shape) -> np.ndarray:
+        extreme = self.rng.random(shape) < 0.2
+        values = np.where(extreme, self.rng.choice([0.0, 1.0, 512.0, -512.0], size=shape), super().values(shape))
+        return self._thin(self.round(self._coarse(values)), 1.0)
+
+    def lambdas(self, shape) -> np.ndarray:
+        return self._thin(self.round(self._coarse(super().lambdas(shape) * 4) / 4), 0.5)
+
+    def inside(self, shape) -> np.ndarray:
+        cells = 4 * self.grid  # the middle of a cell is never 0 or 1
+        return self._thin(self.round((np.floor(super().inside(shape) * cells) + 0.5) / cells), 0.5)
+
+    def integers(self, low: int, high: int, shape) -> np.ndarray:
+        return self._thin(super().integers(low, high, shape), 0 if low < 0 else high)
+
+    def count(self, low: int, high: int) -> int:
+        if high - low < 64:
+            return low + self.bits((high - low).bit_length()) % (high - low + 1)
+        return self.choose(low, high, super().count(low, high), super().count(low, high))
+
+    def number(self, low: float, high: float) -> float:
+        return self.choose(high, (low + high) / 2, super().number(low, high), super().number(low, high))
 
 
 def sources(without: tuple[str, ...]):
@@ -119,12 +178,17 @@ def sources(without: tuple[str, ...]):
 def some_remainder(source) -> str:
     """A remainder rule that the backend offers."""
     rules = [rule for rule, requirement in (("last", "H2"), ("normalize", "H3")) if requirement not in source.without]
-    return source.choose(*(rules or ["last"]))
+    return source.option("remainder", *(rules or ["last"]))
+
+
+def prior_remainder(source) -> str:
+    """A remainder rule of the geometric prior that the backend offers."""
+    return source.option("prior remainder", *(("normalize",) if "P2" in source.without else ("normalize", "last")))
 
 
 def maybe(source, requirement: str) -> bool:
     """Whether to use an option: sometimes, and never if the backend does not offer its requirement."""
-    return requirement not in source.without and source.choose(True, False)
+    return requirement not in source.without and source.option(requirement, True, False)
 
 
 def beyond(array: np.ndarray, lengths: np.ndarray, value: float) -> np.ndarray:
@@ -149,11 +213,11 @@ def log_distribution(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
 
 
 def log_prior(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
-    kind = source.choose("geometric", "last", "uniform", "poisson", "own", "own", "certain")
-    if kind == "own":
+    if source.option("prior", "shared", "own") == "own":
         raw = source.values((steps, *batch)) * source.choose(1.0, 300.0)
         raw = raw - raw.max(axis=0)
         return source.round(raw - np.log(np.exp(raw).sum(axis=0)))
+    kind = source.choose("uniform", "geometric", "last", "poisson", "certain")
     if kind == "uniform":
         return source.round(ponder_ref.uniform_log_prior(steps, dtype="float64"))
     if kind == "poisson":
@@ -169,4 +233,6 @@ def batch_weights(source, batch: tuple[int, ...]) -> np.ndarray | None:
         return None
     weights = source.integers(0, 2, batch)
     weights.flat[source.count(0, max(weights.size - 1, 0))] = 1
-    return weights > 0 if source.choose(True, False) else source.round(weights * source.choose(0.1, 2**-12, 24.0))
+    if source.option("mask", True, False):
+        return weights > 0
+    return source.round(weights * source.choose(0.1, 2**-12, 24.0))

@@ -4,7 +4,7 @@ import numpy as np
 
 from ponder_ref.conformance.check_gradients import ponder_arguments
 from ponder_ref.conformance.check_transforms import MAPPED, batch_axis
-from ponder_ref.conformance.compare import Violation, assert_close, quantity
+from ponder_ref.conformance.compare import Violation, assert_close, describe, quantity
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import INTEGER_FIELDS, terms
@@ -75,9 +75,8 @@ def _register_nan(function: str) -> None:
             got = _by_example(function, trial.subject.call(function, hurt, arguments, trial.dtype))
             for field, value in got.items():
                 if not np.array_equal(value[others], clean[field][others], equal_nan=True):
-                    raise Violation(
-                        "B6", f"{function}.{field}: {bad} in example 1 changed another example; inputs: {hurt}"
-                    )
+                    sentence = f"{bad} in example 1 changed another example; inputs: {describe({**hurt, **arguments})}"
+                    raise Violation("B6", f"{function}[{trial.dtype}].{field}: {sentence}")
 
 
 for _function in (*MAPPED, "ponder_loss"):
@@ -130,6 +129,7 @@ def a_nan_stays_at_home_in_gradients(trial: Trial) -> None:
             got = trial.subject.gradients(fn, [hurt["halt_logits"], hurt["step_losses"]], trial.dtype)[1]
             for one, other in zip(got, clean, strict=True):
                 if not np.array_equal(one[:, [0, 2]], other[:, [0, 2]]):
+                    sentence = f"a NaN in {name} of example 1 changed the gradient of another example"
                     raise Violation(
-                        "B6", f"a NaN in {name} of example 1 changed the gradient of another example ({remainder})"
+                        "B6", f"ponder_loss of log_halting: {sentence}; {describe({**hurt, 'remainder': remainder})}"
                     )

@@ -8,9 +8,10 @@ from ponder_ref.conformance.cases import (
     halting_arguments,
     log_distribution,
     log_prior,
+    prior_remainder,
     some_remainder,
 )
-from ponder_ref.conformance.compare import Violation, assert_close, tolerance
+from ponder_ref.conformance.compare import Violation, assert_close, describe, tolerance
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.oracle import expected, run_and_compare
 from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
@@ -74,7 +75,10 @@ def _log_p(trial: Trial, arrays: dict, arguments: dict, function: str = "log_hal
 def _register_halting(requirement: str, remainder: str, *, cut: bool, steps_shown: slice) -> None:
     """log_halting against the reference, looking at some steps only: a complaint then names the rule they follow."""
 
-    @check(requirement, "laws", "log_halting", name=f"log_halting {remainder}{' cut' if cut else ''}, {requirement}")
+    rule = ("H3",) * (remainder == "normalize")
+    name = f"log_halting {remainder}{' cut' if cut else ''}, {requirement}"
+
+    @check(requirement, "laws", "log_halting", *rule, name=name)
     def values(trial: Trial) -> None:
         def body(source) -> None:
             steps, batch = source.shape()
@@ -174,7 +178,7 @@ def expected_steps_lie_in_range(trial: Trial) -> None:
         log_p = log_distribution(source, steps, batch)
         mean = trial.subject.call("expected_steps", {"log_p": log_p}, {}, trial.dtype)["result"]
         if not ((mean >= 1 - 1e-5) & (mean <= steps * (1 + 1e-5))).all():
-            raise Violation("H7", f"expected_steps: {mean} outside 1..{steps}; log_p: {log_p}")
+            raise Violation("H7", f"expected_steps: {mean} outside 1..{steps}; log_p: {describe(log_p)}")
 
     trial.for_all(body, share=0.5)
 
@@ -200,7 +204,9 @@ def kl_is_not_negative_and_zero_at_the_prior(trial: Trial) -> None:
         log_p, prior = log_distribution(source, steps, batch), log_prior(source, steps, batch)
         kl = trial.subject.call("kl_divergence", {"log_p": log_p, "log_prior": prior}, {}, trial.dtype)["result"]
         if not (kl >= -1e-5).all():
-            raise Violation("L2", f"kl_divergence: {kl} is negative or NaN; log_p: {log_p}, log_prior: {prior}")
+            raise Violation(
+                "L2", f"kl_divergence: {kl} is negative or NaN; {describe({'log_p': log_p, 'log_prior': prior})}"
+            )
         same = trial.subject.call("kl_divergence", {"log_p": log_p, "log_prior": log_p}, {}, trial.dtype)["result"]
         assert_close("L2", "KL(p‖p)", same, np.zeros(batch), kind="loss", dtype=trial.dtype, arguments={"log_p": log_p})
 
@@ -285,7 +291,7 @@ def the_tail_of_the_prior_is_on_the_last_step(trial: Trial) -> None:
 @check("P1", "laws", "geometric_log_prior", "poisson_log_prior", "uniform_log_prior")
 def priors_sum_to_one(trial: Trial) -> None:
     def body(source) -> None:
-        steps, remainder = source.count(1, 60), source.choose("normalize", "last")
+        steps, remainder = source.count(1, 60), prior_remainder(source)
         for name, arguments in (
             ("geometric_log_prior", {"lambda_p": source.number(0.001, 1.0), "remainder": remainder}),
             ("poisson_log_prior", {"rate": source.number(0.01, 40.0), "remainder": remainder}),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ponder_ref.conformance.compare import Violation, assert_close
+from ponder_ref.conformance.compare import Violation, assert_close, describe
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import REFERENCE, run_and_compare
@@ -94,11 +94,11 @@ def _others(subject: Subject, kind: str) -> Callable:
     """What examples 0 and 2 contribute, written without example 1."""
     backend = subject.backend
 
-    def halting(z, y_hat, lengths):
+    def halting(z, y_hat, lengths=None):
         out = backend.expected_prediction(backend.log_halting(z, lengths=lengths), y_hat)
         return out[0].sum() + out[2].sum()
 
-    def act(lambdas, y_hat, lengths):
+    def act(lambdas, y_hat, lengths=None):
         parts = backend.act_halting(lambdas)
         cost = backend.act_cost(parts.steps, parts.remainder, tau=0.5)
         out = backend.act_output(parts.weights, y_hat)
@@ -113,15 +113,19 @@ def _register_nan(kind: str, needs: tuple[str, ...]) -> None:
         source = trial.seeded(6, (3,))
         x = source.logits((6, 3)) if kind == "halting" else source.inside((6, 3))
         x, y_hat = round_to(trial.dtype, x), round_to(trial.dtype, source.values((6, 3, 2)))
-        lengths = (trial.subject.array("lengths", np.array([4, 6, 5]), trial.dtype),)
+        lengths = (trial.subject.array("lengths", np.array([4, 6, 5]), trial.dtype),) * trial.subject.offers("H4")
         fn = _others(trial.subject, kind)
         clean = trial.subject.gradients(fn, [x, y_hat], trial.dtype, lengths)[1]
         hurt = [x.copy(), y_hat.copy()]
         hurt[0][1, 1] = hurt[1][2, 1] = np.nan
         got = trial.subject.gradients(fn, hurt, trial.dtype, lengths)[1]
-        for name, one, other in zip(("the first argument", "y_hat"), got, clean, strict=True):
+        first = "halt_logits" if kind == "halting" else "lambdas"
+        for name, one, other in zip((first, "y_hat"), got, clean, strict=True):
             if not np.array_equal(one[:, [0, 2]], other[:, [0, 2]]):
-                raise Violation("B6", f"a NaN in example 1 changed the gradient by {name} of another example ({kind})")
+                sentence = f"a NaN in example 1 changed the gradient by {name} of another example"
+                raise Violation(
+                    "B6", f"{' and '.join(needs)}: {sentence}; {describe({first: hurt[0], 'y_hat': hurt[1]})}"
+                )
 
 
 _register_nan("halting", OBJECTIVES["grad_expected_prediction"].needs)

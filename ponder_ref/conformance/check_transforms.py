@@ -73,7 +73,7 @@ def compiled_gradients(trial: Trial) -> None:
     "B9",
     "compiled",
     *("log_halting", "halting_lengths", "ponder_loss", "expected_steps", "geometric_log_prior", "draw_steps"),
-    *("quantile_steps", "act_halting", "act_cost", "adam_update", "muon_update", "value_and_grad", "compiled"),
+    *("quantile_steps", "act_halting", "act_cost", "adam_update", "muon_update", "value_and_grad", "compiled", "H4"),
     level="full",
     dtypes=("float32",),
 )

@@ -6,7 +6,8 @@ from ponder_ref import spec_data
 from ponder_ref.conformance.compare import LOW_PRECISION, assert_close
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import assert_agrees
-from ponder_ref.conformance.registry import Trial, check
+from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
+from ponder_ref.conformance.subject import options_used
 
 
 def applies(case: dict, function: str, dtype: str) -> bool:
@@ -55,14 +56,14 @@ def _register(requirement: str, function: str, cases: list[dict]) -> None:
 
     def run(trial: Trial) -> None:
         for case in cases:
-            if applies(case, function, trial.dtype) and all(map(trial.subject.offers, case["spec"])):
+            wanted = {*case["spec"], *options_used(function, case["arrays"], case["arguments"])}
+            if applies(case, function, trial.dtype) and all(map(trial.subject.offers, wanted)):
                 (run_gradient_case if gradient else run_value_case)(trial, function, case)
 
     name = f"vectors {function} {requirement}"
-    dtypes = ("float64",) if gradient else ("float64", "float32")
-    check(requirement, "vectors", *needs, dtypes=dtypes, name=name)(run)
-    if gradient:  # in float32 they say little more than the laws of the gradients do, and compilers take long over them
-        check(requirement, "vectors", *needs, dtypes=("float32",), level="full", name=name)(run)
+    check(requirement, "vectors", *needs, dtypes=ANY_DTYPE, name=name)(run)
+    # In a second dtype they say little more than the laws do, and compilers take long over so many shapes.
+    check(requirement, "vectors", *needs, dtypes=("float32",), level="full", name=f"{name} in float32")(run)
     if any(applies(case, function, LOW_PRECISION[0]) for case in cases):
         check(requirement, "vectors", *needs, dtypes=LOW_PRECISION, level="full", name=f"{name} in low precision")(run)
 

@@ -1,7 +1,11 @@
-"""Finds the backend a name stands for: an entry point of `pondernet.backends`, a module, or `module:attribute`."""
+"""Finds the backend a name stands for: an entry point of `pondernet.backends`, a module (or a file), an attribute."""
 
 import importlib
+import importlib.util
+import sys
 from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 GROUP = "pondernet.backends"
@@ -12,12 +16,27 @@ class CannotRun(Exception):
     """The judge could not be run; one sentence says why."""
 
 
+def _from_file(path: Path) -> ModuleType:
+    """The module of a file, wherever it lies; modules beside it can be imported by it."""
+    if not path.is_file():
+        raise CannotRun(f"no backend {str(path)!r}: there is no such file")
+    name = path.stem if path.stem not in sys.modules else f"backend_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise CannotRun(f"backend {str(path)!r} is not a Python module")
+    sys.path.append(str(path.resolve().parent))
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def load(name: str) -> Any:
-    """The backend of that name, imported."""
+    """The backend of that name, imported: `module`, `module:attribute`, `file.py` or `file.py:attribute`."""
     known = {point.name: point.value for point in entry_points(group=GROUP)}
     module_name, _, attribute = known.get(name, name).partition(":")
     try:
-        backend: Any = importlib.import_module(module_name)
+        is_file = module_name.endswith(".py")
+        backend: Any = _from_file(Path(module_name)) if is_file else importlib.import_module(module_name)
         for part in attribute.split(".") if attribute else ():
             backend = getattr(backend, part)
     except ModuleNotFoundError as error:
@@ -31,6 +50,8 @@ def load(name: str) -> Any:
                 f"no backend {name!r}: no such module, and the entry points of {GROUP} are: {names}"
             ) from None
         raise CannotRun(f"backend {name!r} needs {error.name!r}, which is not installed") from None
+    except CannotRun:
+        raise
     except Exception as error:
         sentence = " ".join(str(error).split())
         raise CannotRun(f"backend {name!r} could not be imported: {type(error).__name__}: {sentence}") from None

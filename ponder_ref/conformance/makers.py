@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ponder_ref.conformance.cases import batch_weights, beyond, halting_arguments, log_distribution, log_prior, maybe
+from ponder_ref.conformance.cases import (
+    batch_weights,
+    beyond,
+    halting_arguments,
+    log_distribution,
+    log_prior,
+    maybe,
+    prior_remainder,
+)
 
 Made = tuple[dict[str, np.ndarray], dict]
 
@@ -41,7 +49,7 @@ def geometric_log_prior(source) -> Made:
     return {}, {
         "lambda_p": lambda_p,
         "max_steps": source.choose(1, 2, 5, 20, 1000),
-        "remainder": source.choose("normalize", "last"),
+        "remainder": prior_remainder(source),
     }
 
 

@@ -9,7 +9,7 @@ import hypothesis
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity
 
-from ponder_ref.conformance.cases import Seeded, sources
+from ponder_ref.conformance.cases import Chosen, Seeded, every_option, sources
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation
 from ponder_ref.conformance.subject import Subject
 
@@ -44,11 +44,27 @@ class Trial:
     def seeded(self, steps: int, batch: tuple[int, ...], rng: np.random.Generator | None = None) -> Seeded:
         return Seeded(rng or self.rng(), steps, batch, self.subject.not_offered, exact=self.dtype == "float64")
 
-    def for_all(self, body: Callable, *, share: float = 1.0) -> None:
-        """body(source) for many sources drawn by Hypothesis; a failure is shrunk to the shortest that still fails."""
+    def for_all(self, body: Callable, *, share: float = 1.0, every: bool = True) -> None:
+        """body(source) for every set of options with seeded numbers, then for sources drawn by Hypothesis.
+
+        A failure is shrunk to the shortest input that still fails, if Hypothesis comes upon it too.
+        """
+        failure: Exception | None = None
+        if every:
+            rng, exact = self.rng(), self.dtype == "float64"
+            try:
+                every_option(lambda fixed: Chosen(rng, fixed, self.subject.not_offered, exact), body)
+            except Exception as error:
+                failure = error
+        if failure is None or self.shrink:
+            self._draw(body, max(1, round(self.examples * share)))
+        if failure is not None:
+            raise failure
+
+    def _draw(self, body: Callable, examples: int) -> None:
         phases = (Phase.generate, Phase.shrink) if self.shrink else (Phase.generate,)
         options = hypothesis.settings(
-            max_examples=max(1, round(self.examples * share)),
+            max_examples=examples,
             deadline=None,
             database=None,
             derandomize=False,

@@ -9,7 +9,7 @@ from ponder_ref.conformance.loading import CannotRun
 
 HEAD = '''"""A PonderNet backend. Judge it with
 
-    python -m ponder_ref.conformance --backend {module}
+    python -m ponder_ref.conformance --backend {module}.py
 
 Fill in a function, take its name out of NOT_OFFERED, run the judge again. The seven that must be offered are
 {required}.

@@ -1,6 +1,7 @@
 """The backend on trial, seen through NumPy: arrays go in by name, results come out by field."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,20 @@ def round_to(dtype: str, array: np.ndarray) -> np.ndarray:
         return array.astype(dtype).astype(np.float64)
 
 
+def options_used(function: str, arrays: dict, arguments: dict) -> set[str]:
+    """The requirements that the options of a call belong to; a backend may offer the function without them."""
+    used = set()
+    if "halting" in function or function.startswith("grad_"):
+        used |= {"H3"} if arguments.get("remainder", "last") != "last" else set()
+    if arrays.get("lengths") is not None:
+        used.add("H4")
+    if arrays.get("weights") is not None and function != "act_output":
+        used.add("L3")
+    if function == "geometric_log_prior" and arguments.get("remainder", "normalize") != "normalize":
+        used.add("P2")
+    return used
+
+
 class CallFailed(Violation):
     """The backend raised where it should not have; the requirement is the one the check speaks for."""
 
@@ -44,15 +59,20 @@ class Subject:
     def __init__(self, backend: Any, label: str):
         self.backend, self.label = backend, label
         self.not_offered = tuple(getattr(backend, "NOT_OFFERED", ()))
-        self.dtypes = tuple(getattr(backend, "DTYPES", ()))
+        self.dtypes = tuple(getattr(backend, "DTYPES", None) or ())
+        self.unwritten: tuple[str, ...] = ()  # functions that are there but raise NotImplementedError
 
     def offers(self, name: str) -> bool:
         """Whether a function, an adapter or a requirement is offered."""
-        if name in self.not_offered:
+        if name in self.not_offered or name in self.unwritten:
             return False
         if name in interface.FUNCTIONS or name in interface.TRANSFORMS:
             return hasattr(self.backend, name)
         return True
+
+    def takes(self, function: str, arrays: dict, arguments: dict) -> bool:
+        """Whether the function and every option of the call are offered."""
+        return self.offers(function) and all(map(self.offers, options_used(function, arrays, arguments)))
 
     def array(self, name: str, value: np.ndarray, dtype: str) -> Any:
         """A backend array: floats in the dtype on trial, integers as int32 (or uint32 words), bool as bool."""
@@ -109,8 +129,14 @@ class Subject:
         """function(**arrays, **arguments), or what `via` makes of it, as NumPy arrays by field."""
         fn = getattr(self.backend, function)
         converted = self.arguments(function, arrays, arguments, dtype)
-        try:
+        with self.blamed(function, arrays, arguments, dtype):
             return self.fields(function, via(fn, converted) if via else fn(**converted))
+
+    @contextlib.contextmanager
+    def blamed(self, function: str, arrays: dict, arguments: dict, dtype: str) -> Iterator[None]:
+        """What the backend raises becomes a complaint that names the function and its inputs."""
+        try:
+            yield
         except Violation:
             raise
         except Exception as error:

@@ -22,8 +22,8 @@ QUICK = {
 
 
 def from_numpy(array, dtype: str) -> jax.Array:
-    """A JAX array of the dtype with the values of a NumPy array."""
-    return jnp.asarray(np.asarray(array).astype(jnp.bfloat16 if dtype == "bfloat16" else dtype))
+    """A JAX array of the dtype with the values of a NumPy array; put there without compiling anything."""
+    return jax.device_put(np.asarray(array).astype(jnp.bfloat16 if dtype == "bfloat16" else dtype))
 
 
 def to_numpy(x: jax.Array) -> np.ndarray:

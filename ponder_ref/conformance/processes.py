@@ -1,0 +1,110 @@
+"""Judges a backend in several processes: by the environment its dtypes ask for, and by the compiler it is judged with.
+
+A process is `python -m ponder_ref.conformance.processes`, with its job as JSON in the standard input.
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ponder_ref.conformance.compare import LOW_PRECISION
+from ponder_ref.conformance.loading import CannotRun, load
+from ponder_ref.conformance.registry import GROUPS, Verdict
+from ponder_ref.conformance.report import merge, read_verdicts, write_report
+from ponder_ref.conformance.run import judge
+
+
+class Job(NamedTuple):
+    """What one process judges: some dtypes, some groups of checks, under some environment variables."""
+
+    variables: dict[str, str]
+    dtypes: tuple[str, ...]
+    groups: tuple[str, ...]
+    once: bool  # whether it has the checks that say the same in every dtype
+
+
+def jobs(backend: Any, level: str) -> list[Job]:
+    """Dtypes by the variables they need and this process lacks; half precision apart, for speed.
+
+    Quick compilation is for everything but compiled code at level full: that is judged by the compiler as it is.
+    """
+    quick, environment = getattr(backend, "QUICK", {}), getattr(backend, "ENVIRONMENT", {})
+    offered = tuple(getattr(backend, "DTYPES", None) or ())
+    first = (*(dtype for dtype in offered if dtype not in LOW_PRECISION), *offered)[:1]
+    alone = ("compiled",) if level == "full" and quick else ()
+    parts = [(quick, tuple(group for group in GROUPS if group not in alone))]
+    parts += [({}, alone)] if alone else []
+    found: dict[tuple, list[str]] = {}
+    for variables, groups in parts:
+        for dtype in offered:
+            wanted = {**variables, **environment.get(dtype, {})}
+            missing = tuple(sorted((k, v) for k, v in wanted.items() if os.environ.get(k) != v))
+            apart = bool(missing) and dtype in LOW_PRECISION and groups != alone
+            found.setdefault((groups, missing, apart), []).append(dtype)
+    return [
+        Job(dict(missing), tuple(dtypes), groups, set(first) <= set(dtypes))
+        for (groups, missing, _), dtypes in found.items()
+    ]
+
+
+def _start(name: str, job: Job, report: Path, options: dict[str, Any]) -> subprocess.Popen:
+    command = [sys.executable, "-m", "ponder_ref.conformance.processes"]
+    content = {"name": name, "report": str(report), "options": options, "dtypes": job.dtypes, "groups": job.groups}
+    child = subprocess.Popen(
+        command,
+        env={**os.environ, **job.variables},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdin is not None
+    with child.stdin:
+        json.dump({**content, "once": job.once}, child.stdin)
+    child.stdin = None
+    return child
+
+
+def judge_in_processes(backend: Any, name: str, options: dict[str, Any], progress) -> dict[str, Verdict]:
+    """As `judge`; what asks for an environment of its own runs in processes that have it."""
+    todo = jobs(backend, options["level"])
+    here, others = [job for job in todo if not job.variables], [job for job in todo if job.variables]
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for number, job in enumerate(others):
+            report = Path(folder) / f"{number}.json"
+            children.append((job, report, _start(name, job, report, options)))
+        runs = [
+            judge(
+                backend, label=name, dtypes=job.dtypes, groups=job.groups, once=job.once, progress=progress, **options
+            )
+            for job in here
+        ]
+        for job, report, child in children:
+            progress(f"{', '.join(job.dtypes)} in a process of their own")
+            _, errors = child.communicate()
+            if not report.is_file():  # an accelerator of compilation that this version does not know: do without it
+                quick = getattr(backend, "QUICK", {})
+                plain = job._replace(variables={k: v for k, v in job.variables.items() if k not in quick})
+                _, errors = _start(name, plain, report, options).communicate()
+            if not report.is_file():
+                raise CannotRun(f"the process for {', '.join(job.dtypes)} failed: {' '.join(errors.split())[-300:]}")
+            runs.append(read_verdicts(report))
+    return functools.reduce(merge, runs or [judge(backend, label=name, progress=progress, **options)])
+
+
+def main() -> None:
+    """One job."""
+    job = json.load(sys.stdin)
+    chosen = {key: tuple(job[key]) for key in ("dtypes", "groups")}
+    verdicts = judge(load(job["name"]), label=job["name"], once=job["once"], **chosen, **job["options"])
+    write_report(Path(job["report"]), verdicts, job["name"], job["options"])
+
+
+if __name__ == "__main__":
+    main()
