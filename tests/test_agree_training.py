@@ -1,4 +1,4 @@
-"""Identical training: from one seed both backends go the same way, to 1e-9 in float64 and as the standard says in float32."""
+"""Identical training: from one seed both backends go the same way, in float64 to 1e-9, in float32 as far as it goes."""
 
 import subprocess
 import sys

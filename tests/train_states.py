@@ -1,6 +1,6 @@
 """Trains the parity RNN at the paper's sizes in each way that is asked for, and writes the states: run as a script.
 
-    python tests/train_states.py BACKEND DTYPE UPDATES FILE.npz [WAY ...]
+python tests/train_states.py BACKEND DTYPE UPDATES FILE.npz [WAY ...]
 """
 
 import sys

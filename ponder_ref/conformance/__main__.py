@@ -23,9 +23,9 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--new", metavar="FILE.py", help="write the commented skeleton of a new backend and stop")
     p.add_argument(
         "--level",
-        choices=("core", "full"),
+        choices=("core", "full", "module"),
         default="core",
-        help="full adds compiled code and more examples (default: core)",
+        help="full adds compiled code and more examples, module adds pondering with step networks (default: core)",
     )
     p.add_argument("--examples", type=int, metavar="N", help="Hypothesis examples for each law (default: 15, full: 40)")
     p.add_argument("--seed", type=int, default=0, help="seed of everything drawn (default: 0)")

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ FULL_PRECISION = ("adam_update", "muon_update", "orthogonalize", "clip_by_global
 def every_name_is_there(trial: Trial) -> None:
     """Each function exists or is declared as not offered; what must be offered is; declarations name real things."""
     backend, declared = trial.subject.backend, trial.subject.not_offered
-    known = {*interface.FUNCTIONS, *interface.TRANSFORMS, *requirements()}
+    known = {*interface.FUNCTIONS, *interface.MODULE_FUNCTIONS, *interface.TRANSFORMS, *requirements()}
     for name in declared:
         if name in interface.REQUIRED or name in ALWAYS:
             raise Violation("B1", f"{name} must be offered, but NOT_OFFERED lists it")
@@ -69,10 +70,26 @@ def unwritten(backend: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+@check("B1", "names", dtypes=ANY_DTYPE, level="module")
+def every_name_of_the_level_module_is_there(trial: Trial) -> None:
+    for name in interface.MODULE_FUNCTIONS:
+        if name not in trial.subject.not_offered and not callable(getattr(trial.subject.backend, name, None)):
+            raise Violation("B1", f"{name} is missing at level module; offer it or list it in NOT_OFFERED")
+
+
 @check("B2", "signatures", dtypes=ANY_DTYPE)
 def signatures_are_the_reference_s(trial: Trial) -> None:
+    _compare_signatures(trial, interface.FUNCTIONS)
+
+
+@check("B2", "signatures", dtypes=ANY_DTYPE, level="module")
+def signatures_of_the_level_module(trial: Trial) -> None:
+    _compare_signatures(trial, interface.MODULE_FUNCTIONS)
+
+
+def _compare_signatures(trial: Trial, names: Iterable[str]) -> None:
     """Same parameters, kinds and defaults; further keyword parameters with defaults are allowed."""
-    for name in interface.FUNCTIONS:
+    for name in names:
         if not trial.subject.offers(name):
             continue
         should = inspect.signature(getattr(ponder_ref, name)).parameters

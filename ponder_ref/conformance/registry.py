@@ -24,6 +24,7 @@ GROUPS = (
     "compiled",
     "sampling",
     "independence",
+    "module",
 )
 
 
@@ -121,10 +122,15 @@ class Verdict:
     """What became of one requirement."""
 
     requirement: str
-    status: str = "not offered"  # or "passed", "failed"
+    status: str = "not tried"  # at this level; or "not offered", "passed", "failed"
     checks: int = 0
     failures: list[str] = field(default_factory=list)
     settled: bool = False  # failed on a shrunk or seeded input, not only on a golden case
+
+    def not_offered(self) -> None:
+        """A check could not be tried; the requirement may still have others."""
+        if self.status == "not tried":
+            self.status = "not offered"
 
     def passed(self) -> None:
         self.checks += 1

@@ -10,7 +10,7 @@ from ponder_ref.conformance.registry import Verdict
 from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.spec_data import requirements
 
-ORDER = {"passed": 0, "not offered": -1, "failed": 1}
+ORDER = {"not tried": -2, "not offered": -1, "passed": 0, "failed": 1}
 
 
 def merge(one: dict[str, Verdict], other: dict[str, Verdict]) -> dict[str, Verdict]:
@@ -26,7 +26,8 @@ def merge(one: dict[str, Verdict], other: dict[str, Verdict]) -> dict[str, Verdi
 
 def counts(verdicts: dict[str, Verdict]) -> dict[str, int]:
     return {
-        status: sum(v.status == status for v in verdicts.values()) for status in ("passed", "failed", "not offered")
+        status: sum(v.status == status for v in verdicts.values())
+        for status in ("passed", "failed", "not offered", "not tried")
     }
 
 

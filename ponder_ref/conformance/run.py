@@ -13,6 +13,7 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_independence,
     check_interface,
     check_laws,
+    check_module,
     check_sampling,
     check_slopes,
     check_transforms,
@@ -23,8 +24,8 @@ from ponder_ref.conformance.registry import ANY_DTYPE, CHECKS, GROUPS, Check, Tr
 from ponder_ref.conformance.subject import Subject
 from ponder_ref.spec_data import requirements
 
-LEVELS = ("core", "full")
-EXAMPLES = {"core": 15, "full": 40}
+LEVELS = ("core", "full", "module")
+EXAMPLES = {"core": 15, "full": 40, "module": 15}
 
 check_vectors.register_all()
 
@@ -64,7 +65,7 @@ def judge(
     chosen = [
         item
         for item in CHECKS
-        if (item.level == "core" or level == "full") and (only is None or item.requirement in only)
+        if item.level in ("core", level) and (only is None or item.requirement in only)
         if item.group in groups and (once or item.dtypes != ANY_DTYPE)
     ]
     trial_options = {"examples": examples or EXAMPLES[level], "seed": seed, "shrink": shrink}
@@ -75,6 +76,7 @@ def judge(
             progress(group)
             for item in (item for item in chosen if item.group == group):
                 if _missing(item, subject):
+                    verdicts[item.requirement].not_offered()
                     continue
                 for dtype in _dtypes(item, dtypes, subject):
                     if not verdicts[item.requirement].settled:

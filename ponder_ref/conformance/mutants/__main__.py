@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from ponder_ref.conformance.mutants import halting, interface, losses, offsets, sampling
+from ponder_ref.conformance.mutants import halting, interface, losses, modules, offsets, sampling
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
@@ -14,14 +14,16 @@ DEFECTS: tuple[Mutant, ...] = (
     *sampling.MUTANTS,
     *interface.MUTANTS,
     *offsets.MUTANTS,
+    *modules.MUTANTS,
 )
 EXAMPLES = 25
 
 
 def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
     """Failed requirements and their first sentence, by the checks of the one that names the defect, or by all."""
-    only = None if whole else {mutant.requirement}
-    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, only=only, shrink=not whole)
+    options = {"only": None if whole else {mutant.requirement}, "shrink": not whole}
+    options["level"] = "module" if mutant.requirement.startswith("M") else "core"
+    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **options)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from ponder_ref.interface import FUNCTIONS
+from ponder_ref.interface import FUNCTIONS, MODULE_FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,10 @@ def in_any_precision(function: Callable) -> Callable:
 
 def backend(mutant: Mutant) -> SimpleNamespace:
     """The mutant as a backend."""
-    members = {name: getattr(ponder_ref, name) for name in (*FUNCTIONS, "from_numpy", "to_numpy", "value_and_grad")}
+    members = {
+        name: getattr(ponder_ref, name)
+        for name in (*FUNCTIONS, *MODULE_FUNCTIONS, "from_numpy", "to_numpy", "value_and_grad")
+    }
     members |= {"NAME": mutant.name, "DTYPES": mutant.dtypes, "NOT_OFFERED": ("compiled", "vmapped")}
     members |= mutant.replaced
     host = ("schedule", "threefry2x32", "halting_uniforms")

@@ -174,7 +174,7 @@ MUTANTS = (
     _mutant("epsilon-ignored", "no example leaves early", "M2", ponder=_around(epsilon=lambda o: None)),
     _mutant("epsilon-saves-nothing", "all N steps are run", "M2", ponder=_never_leaves),
     _mutant("epsilon-one-short", "cut one step too early", "M2", ponder=_lengths_one_short),
-    _mutant("min-steps-ignored", "min_steps is 1", "M2", ponder=_around(min_steps=lambda o: 1)),
+    _mutant("module-min-steps-ignored", "min_steps is 1", "M2", ponder=_around(min_steps=lambda o: 1)),
     _mutant("halted-states-run-on", "a halted example's state goes on", "M2", ponder=_states_run_on),
     _mutant("repeat-answers-by-the-mean", "repeat averages its steps", "M3", ponder=_mean_answer),
     _mutant(
