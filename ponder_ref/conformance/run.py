@@ -14,12 +14,14 @@ import numpy as np
 
 from ponder_ref import interface
 from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks registers them)
+    check_corners,
     check_extremes,
     check_gradients,
     check_independence,
     check_interface,
     check_laws,
     check_sampling,
+    check_shapes,
     check_slopes,
     check_transforms,
     check_vectors,
