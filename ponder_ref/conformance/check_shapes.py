@@ -39,6 +39,8 @@ def named(function: str, arrays: dict, arguments: dict) -> str:
 def _register_values(function: str) -> None:
     @check(SPEAKS_FOR.get(function, "H1"), "laws", function, name=f"{function} at odd shapes")
     def run(trial: Trial) -> None:
+        if trial.dtype != trial.subject.most_exact():  # shapes are the same in every dtype
+            return
         rng = trial.rng()
         for shape, numbers in ODD_SHAPES:
             for number in numbers * (2 if shape[1] else 6):  # a single example says little
@@ -55,10 +57,12 @@ for _function in MAKERS:
 @check("B3", "signatures")
 def results_have_the_shapes_and_dtypes_of_their_arguments(trial: Trial) -> None:
     """For every function and batches of no, two and three axes; what the values should be, other checks say."""
+    exact = trial.dtype == trial.subject.most_exact()
     for function, make in MAKERS.items():
         if not trial.subject.offers(function):
             continue
-        for shape, (number, *_) in ODD_SHAPES:
+        shapes = ODD_SHAPES if exact and function not in (*WITHOUT_BATCH, *PRIORS) else ODD_SHAPES[1:2]
+        for shape, (number, *_) in shapes:
             arrays, arguments = make(Enumerated(trial, *shape, number))
             got = trial.subject.call(function, arrays, arguments, trial.dtype)
             check_dtypes(function, got, trial.dtype)

@@ -7,7 +7,6 @@ from ponder_ref.conformance.compare import LOW_PRECISION, assert_close
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import assert_agrees
 from ponder_ref.conformance.registry import Trial, check
-from ponder_ref.conformance.subject import Subject
 
 
 def applies(case: dict, function: str, dtype: str) -> bool:
@@ -50,10 +49,6 @@ def _exact_zeros(requirement: str, what: str, name: str, grad: np.ndarray, want:
     )
 
 
-def _most_exact_dtype(subject: Subject) -> str:
-    return "float64" if "float64" in subject.dtypes else "float32"
-
-
 def _register(requirement: str, function: str, cases: list[dict]) -> None:
     gradient = function.startswith("grad_")
     needs = (*OBJECTIVES[function].needs, "value_and_grad") if gradient else (function,)
@@ -64,7 +59,7 @@ def _register(requirement: str, function: str, cases: list[dict]) -> None:
                 (run_gradient_case if gradient else run_value_case)(trial, function, case)
 
     def most_exact(trial: Trial) -> None:
-        if trial.dtype == _most_exact_dtype(trial.subject):
+        if trial.dtype == trial.subject.most_exact():
             run(trial)
 
     name = f"vectors {function} {requirement}"

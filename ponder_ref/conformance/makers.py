@@ -47,7 +47,7 @@ def geometric_log_prior(source) -> Made:
 
 
 def uniform_log_prior(source) -> Made:
-    return {}, {"max_steps": source.count(1, 5000)}
+    return {}, {"max_steps": source.choose(1, 2, 5, 20, 1000, 5000)}
 
 
 def poisson_log_prior(source) -> Made:

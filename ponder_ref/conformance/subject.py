@@ -119,6 +119,10 @@ class Subject:
                 f"{function}[{dtype}] raised {type(error).__name__}: {sentence}; inputs: {given}"
             ) from error
 
+    def most_exact(self) -> str:
+        """The dtype for what need not be said in two."""
+        return "float64" if "float64" in self.dtypes else "float32"
+
     def remainders(self) -> tuple[str, ...]:
         """The remainder rules it offers."""
         return ("last", "normalize") if self.offers("H3") else ("last",)
