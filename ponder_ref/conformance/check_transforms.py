@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 
 from ponder_ref.conformance.check_gradients import ponder_arguments
+from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import Violation, assert_close
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
-from ponder_ref.conformance.oracle import expected, run_and_compare
+from ponder_ref.conformance.oracle import expected, run_and_compare, terms
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
 
@@ -132,7 +133,7 @@ def _register_vmapped(function: str) -> None:
             )
             return mapped(*arrays.values())
 
-        arrays, arguments = MAKERS[function](trial.seeded(6, (3,)))
+        arrays, arguments = MAKERS[function](Enumerated(trial, 6, (3,), 1))  # with lengths, where they are taken
         arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
         given = trial.subject.arguments(function, arrays, arguments, trial.dtype)
         mapped = via(getattr(trial.subject.backend, function), given)
@@ -165,6 +166,26 @@ def _plain(result: Any) -> tuple:
 
 for _function in MAPPED:
     _register_vmapped(_function)
+
+
+@check("B10", "compiled", "ponder_loss", "vmapped")
+def vmapped_loss(trial: Trial) -> None:
+    """An example mapped over is a batch of its own: its loss is its own expected loss and KL."""
+    subject = trial.subject
+    arrays, arguments = MAKERS["ponder_loss"](Enumerated(trial, 6, (3,), 2))
+    arrays["log_prior"] = np.full((6, 3), -np.log(6.0)) + np.array([0.0, -0.5, -2.0])
+    arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
+    given = [subject.array(name, array, trial.dtype) for name, array in arrays.items()]
+    mapped = subject.backend.vmapped(lambda *xs: _plain(subject.backend.ponder_loss(*xs, **arguments)), (1, 1, 1))
+    parts = expected("ponder_loss", arrays, arguments)
+    rec, reg = parts["example_rec"], parts["example_reg"]
+    size = terms("ponder_loss", arrays, arguments)
+    scale = size["example_rec"] + (1 + arguments["beta"]) * size["example_reg"]
+    for field, want, got in zip(
+        parts, (rec + arguments["beta"] * reg, rec, reg, rec, reg), mapped(*given), strict=True
+    ):
+        got, what = subject.numpy("vmapped", got), f"vmapped ponder_loss.{field}"
+        assert_close("B10", what, got, want, kind="loss", dtype=trial.dtype, terms=scale, arguments=arrays)
 
 
 @check("B10", "compiled", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", "vmapped")
