@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ponder_ref.conformance.axes import AXES, batch_axis, result_axis
 from ponder_ref.conformance.check_gradients import ponder_arguments
-from ponder_ref.conformance.check_transforms import MAPPED, batch_axis
 from ponder_ref.conformance.compare import Violation, assert_close, describe, quantity
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
@@ -12,8 +12,6 @@ from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
 
 BATCH = 3
-PER_EXAMPLE = ("example_rec", "example_reg")
-STEPS_FIRST_RESULTS = ("log_halting", "log_halting_from_lambdas", "halting_uniforms")
 
 
 def _take(function: str, name: str, array: np.ndarray, rows) -> np.ndarray:
@@ -24,13 +22,8 @@ def _take(function: str, name: str, array: np.ndarray, rows) -> np.ndarray:
 
 def _by_example(function: str, result: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The fields that belong to single examples, with the batch axis first."""
-    if function == "ponder_loss":
-        return {field: result[field] for field in PER_EXAMPLE}
-    steps_first = function in STEPS_FIRST_RESULTS
-    return {
-        field: np.moveaxis(value, 1, 0) if steps_first or field == "weights" else value
-        for field, value in result.items()
-    }
+    axes = {field: result_axis(function, field) for field in result}
+    return {field: np.moveaxis(result[field], axis, 0) for field, axis in axes.items() if axis is not None}
 
 
 def _made(trial: Trial, function: str, shape: tuple = (6, (BATCH,))) -> tuple[dict, dict]:
@@ -72,11 +65,11 @@ def _others(function: str, result: dict[str, np.ndarray], example: tuple[int, ..
     """What belongs to the other examples, as a list of them."""
     left = {}
     for field, value in result.items():
-        if function != "ponder_loss" or field in PER_EXAMPLE:
-            before = 1 if function in STEPS_FIRST_RESULTS or field == "weights" else 0
-            others = np.ones(value.shape[before : before + len(example)], bool)
+        axis = result_axis(function, field)
+        if axis is not None:
+            others = np.ones(value.shape[axis : axis + len(example)], bool)
             others[example] = False
-            left[field] = value[(slice(None),) * before + (others,)]
+            left[field] = value[(slice(None),) * axis + (others,)]
     return left
 
 
@@ -99,7 +92,7 @@ def _register_nan(function: str) -> None:
                         raise Violation("B6", f"{function}[{trial.dtype}].{field}: {what}; inputs: {given}")
 
 
-for _function in (*MAPPED, "ponder_loss"):
+for _function in AXES:
     _register_mates(_function)
     _register_nan(_function)
 

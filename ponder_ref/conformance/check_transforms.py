@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ponder_ref.conformance.axes import MAPPED, batch_axis, result_axis
 from ponder_ref.conformance.check_gradients import ponder_arguments
 from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import Violation, assert_close
@@ -12,25 +13,6 @@ from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import expected, run_and_compare, terms
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
-
-NOT_MAPPED = ("log_prior",)
-BATCH_FIRST = ("lengths", "weights", "values", "steps", "remainder", "example_ids")  # no step axis before the batch
-MAPPED = (
-    "log_halting",
-    "log_halting_from_lambdas",
-    "halting_lengths",
-    "expected_steps",
-    "expected_prediction",
-    "expected_loss",
-    "kl_divergence",
-    "halting_uniforms",
-    "sample_steps",
-    "draw_steps",
-    "quantile_steps",
-    "act_halting",
-    "act_cost",
-    "act_output",
-)
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -115,13 +97,6 @@ def everything_in_one_graph(trial: Trial) -> None:
         assert_close("B9", f"compiled {name}", got, want, kind=kind, dtype="float32", terms=size)
 
 
-def batch_axis(function: str, name: str, rank: int) -> int | None:
-    """Where the batch axis of an argument is, or None for a prior that all examples share."""
-    if name in NOT_MAPPED and rank == 1:
-        return None
-    return 0 if name in BATCH_FIRST and (function, name) != ("act_output", "weights") else 1
-
-
 def _register_vmapped(function: str) -> None:
     @check("B10", "compiled", function, "vmapped", *("S4",) * (function == "draw_steps"), name=f"vmapped {function}")
     def run(trial: Trial) -> None:
@@ -140,12 +115,7 @@ def _register_vmapped(function: str) -> None:
         want = expected(function, arrays, arguments)
         for (field, value), got in zip(want.items(), mapped, strict=True):
             got = trial.subject.numpy("vmapped", got)
-            if (
-                value.ndim > got.ndim
-                or field == "weights"
-                or function in ("log_halting", "log_halting_from_lambdas", "halting_uniforms")
-            ):
-                got = np.moveaxis(got, 0, 1)  # results have the mapped axis first, the step axis comes after it
+            got = np.moveaxis(got, 0, result_axis(function, field) or 0)  # results have the mapped axis first
             size = np.full(value.shape, np.abs(value[np.isfinite(value)]).max(initial=1.0))
             kind = "exact" if value.dtype.kind in "iu" else "loss"
             assert_close(
