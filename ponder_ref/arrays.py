@@ -25,7 +25,10 @@ def to_numpy(x) -> np.ndarray:
 
 
 def value_and_grad(fn: Callable, *arrays, constants: tuple = ()) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-    """The scalar fn(*arrays, *constants) and its gradient with respect to each array, one complex step an entry."""
+    """The scalar fn(*arrays, *constants) and its gradient with respect to each array, in its dtype.
+
+    One complex step an entry.
+    """
     grads = []
     for k, array in enumerate(arrays):
         grad = np.zeros(array.shape)
@@ -33,5 +36,5 @@ def value_and_grad(fn: Callable, *arrays, constants: tuple = ()) -> tuple[np.nda
             moved = array.astype(np.complex128)
             moved[index] += 1j * TANGENT
             grad[index] = np.imag(fn(*arrays[:k], moved, *arrays[k + 1 :], *constants)) / TANGENT
-        grads.append(grad)
+        grads.append(grad.astype(array.dtype))
     return np.real(fn(*arrays, *constants)), tuple(grads)

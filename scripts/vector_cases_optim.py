@@ -47,6 +47,14 @@ def _adam() -> Book:
         m=[0.375, -0.375, 4.5],
         v=[0.109375, 0.390625, 19],
     )
+    add(
+        "no-second-moment",
+        "β₂ = 0: v is g² and needs no correction.",
+        used,
+        {"step": 1, "learning_rate": 0.125, "beta1": 0.5, "beta2": 0.0},
+        param=[0.8125, -1.625, 0.359375],
+        v=[0.25, 0.0625, 64],
+    )
     nothing = {"param": param, "grad": zero, "m": zero, "v": zero}
     add(
         "zero-gradient",

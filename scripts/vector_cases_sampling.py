@@ -180,6 +180,8 @@ def _sample() -> Book:
         "lengths": ints([2, 4, 1]),
     }
     add("lengths", "Forced at Nᵢ: what lies beyond does not count.", cut, spec=["H4", "S3"], result=[2, 2, 1])
+    alone = {"lambdas": floats([0.25] * 3), "uniforms": floats([0.5] * 3), "lengths": ints(2)}
+    add("lengths-alone", "A single example without batch axes, forced at 2.", alone, spec=["S3", "H4"], result=[2])
     add(
         "one-step",
         "N = 1: 1 whatever λ is.",

@@ -18,6 +18,7 @@ def compare_gradients(trial: Trial, requirement: str, name: str, arrays: dict, a
     given = {**arrays, **arguments}
     for key, grad, want, noise in zip(objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True):
         what = f"{name.removeprefix('grad_')}[{trial.dtype}] gradient by {key}"
+        check_dtype(what, grad, trial.dtype)
         batch = arrays[key].shape[1:]
         assert_close(
             requirement, what, grad, want, kind="gradient", dtype=trial.dtype, terms=noise, arguments=given, batch=batch
@@ -27,6 +28,13 @@ def compare_gradients(trial: Trial, requirement: str, name: str, arrays: dict, a
             raise Violation(
                 requirement, f"{what}: {silent[silent != 0][0]} where nothing contributes, should be exactly 0"
             )
+
+
+def check_dtype(what: str, grad: np.ndarray, dtype: str) -> None:
+    """A gradient has the dtype of its argument (B3, B8); bfloat16 may have become float32 on the way to NumPy."""
+    if grad.dtype.name not in (dtype, "float32" if dtype == "bfloat16" else dtype):
+        requirement = "B8" if dtype in LOW_PRECISION else "B3"
+        raise Violation(requirement, f"{what} has dtype {grad.dtype}, should be that of the argument, {dtype}")
 
 
 def ponder_arguments(source, *, weights: bool = True, always: bool = False) -> tuple[dict, dict]:
@@ -60,8 +68,8 @@ def gradients_of_the_loss(trial: Trial) -> None:
 
     trial.for_all(body)
     rng = trial.rng()
-    for steps, batch in ((20, (6,)), (20, (6,)), (3, ()), (3, ())):
-        made = ponder_arguments(trial.seeded(steps, batch, rng))
+    for steps, batch, weights in ((20, (6,), True), (20, (6,), True), (3, (), True), (3, (), True), (3, (2, 2), False)):
+        made = ponder_arguments(trial.seeded(steps, batch, rng), weights=weights)
         compare_gradients(trial, "L5", "grad_ponder_loss", *made)
 
 
@@ -73,6 +81,13 @@ def gradients_of_the_expected_steps(trial: Trial) -> None:
         compare_gradients(trial, "H9", "grad_expected_steps", kept, {"remainder": arguments["remainder"]})
 
     trial.for_all(body, share=0.6)
+    rng = trial.rng()
+    remainder = trial.subject.remainders()[-1]
+    for steps, batch, cut in ((3, (2, 2), False), (6, (3,), False), (6, (), True)):
+        arrays = {"halt_logits": rng.normal(size=(steps, *batch))}
+        if cut and trial.subject.offers("H4"):
+            arrays["lengths"] = np.asarray(steps - 1)
+        compare_gradients(trial, "H9", "grad_expected_steps", arrays, {"remainder": remainder})
 
 
 @check("H9", "gradients", *OBJECTIVES["grad_ponder_loss_by_lambda"].needs, "value_and_grad")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ponder_ref.conformance.axes import AXES, batch_axis, result_axis
 from ponder_ref.conformance.check_gradients import ponder_arguments
-from ponder_ref.conformance.check_transforms import MAPPED, batch_axis
 from ponder_ref.conformance.compare import Violation, assert_close, describe, quantity
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
@@ -12,8 +12,6 @@ from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
 
 BATCH = 3
-PER_EXAMPLE = ("example_rec", "example_reg")
-STEPS_FIRST_RESULTS = ("log_halting", "log_halting_from_lambdas", "halting_uniforms")
 
 
 def _take(function: str, name: str, array: np.ndarray, rows) -> np.ndarray:
@@ -24,17 +22,12 @@ def _take(function: str, name: str, array: np.ndarray, rows) -> np.ndarray:
 
 def _by_example(function: str, result: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The fields that belong to single examples, with the batch axis first."""
-    if function == "ponder_loss":
-        return {field: result[field] for field in PER_EXAMPLE}
-    steps_first = function in STEPS_FIRST_RESULTS
-    return {
-        field: np.moveaxis(value, 1, 0) if steps_first or field == "weights" else value
-        for field, value in result.items()
-    }
+    axes = {field: result_axis(function, field) for field in result}
+    return {field: np.moveaxis(result[field], axis, 0) for field, axis in axes.items() if axis is not None}
 
 
-def _made(trial: Trial, function: str) -> tuple[dict, dict]:
-    arrays, arguments = MAKERS[function](trial.seeded(6, (BATCH,)))
+def _made(trial: Trial, function: str, shape: tuple = (6, (BATCH,))) -> tuple[dict, dict]:
+    arrays, arguments = MAKERS[function](trial.seeded(*shape))
     if function == "ponder_loss":
         arrays.pop("weights", None)  # an example alone must not have weight 0
     return {name: round_to(trial.dtype, array) for name, array in arrays.items()}, arguments
@@ -58,28 +51,48 @@ def _register_mates(function: str) -> None:
                 assert_close("B5", f"{function}.{field} {what}", value, whole[field][rows].astype(np.float64), **given)
 
 
+def _hurt(function: str, arrays: dict, example: tuple[int, ...], bad: float, only: str | None = None) -> dict:
+    """The arrays with every float of one example replaced, in all of them or in one."""
+    hurt = {name: array.copy() for name, array in arrays.items()}
+    for name, array in hurt.items():
+        axis = batch_axis(function, name, array.ndim)
+        if array.dtype.kind == "f" and axis is not None and only in (None, name):
+            array[(slice(None),) * axis + example] = bad
+    return hurt
+
+
+def _others(function: str, result: dict[str, np.ndarray], example: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """What belongs to the other examples, as a list of them."""
+    left = {}
+    for field, value in result.items():
+        axis = result_axis(function, field)
+        if axis is not None:
+            others = np.ones(value.shape[axis : axis + len(example)], bool)
+            others[example] = False
+            left[field] = value[(slice(None),) * axis + (others,)]
+    return left
+
+
 def _register_nan(function: str) -> None:
     @check("B6", "independence", function, name=f"a NaN stays at home in {function}")
     def run(trial: Trial) -> None:
-        arrays, arguments = _made(trial, function)
-        arrays.pop("lengths", None)  # a short example would hide the NaN
-        clean = _by_example(function, trial.subject.call(function, arrays, arguments, trial.dtype))
-        others = [i for i in range(BATCH) if i != 1]
-        for bad in (np.nan, np.inf, -np.inf, 7.0):
-            hurt = {}
-            for name, array in arrays.items():
-                axis = batch_axis(function, name, array.ndim)
-                hurt[name] = array.copy()
-                if array.dtype.kind == "f" and axis is not None:
-                    hurt[name][(slice(None),) * axis + (1,)] = bad
-            got = _by_example(function, trial.subject.call(function, hurt, arguments, trial.dtype))
-            for field, value in got.items():
-                if not np.array_equal(value[others], clean[field][others], equal_nan=True):
-                    sentence = f"{bad} in example 1 changed another example; inputs: {describe({**hurt, **arguments})}"
-                    raise Violation("B6", f"{function}[{trial.dtype}].{field}: {sentence}")
+        for shape, example in (((6, (BATCH,)), (1,)), ((3, (2, 2)), (0, 1))):
+            arrays, arguments = _made(trial, function, shape)
+            arrays.pop("lengths", None)  # a short example would hide the NaN
+            whole = trial.subject.call(function, arrays, arguments, trial.dtype)
+            clean = _others(function, whole, example)
+            trials = [(bad, None) for bad in (np.nan, np.inf, -np.inf, 7.0)] + [(np.nan, name) for name in arrays]
+            for bad, only in trials:
+                hurt = _hurt(function, arrays, example, bad, only)
+                got = _others(function, trial.subject.call(function, hurt, arguments, trial.dtype), example)
+                for field, value in got.items():
+                    if not np.array_equal(value, clean[field], equal_nan=True):
+                        what = f"{bad} in {only or 'the arrays'} of example {example} changed another example"
+                        given = describe({**hurt, **arguments})
+                        raise Violation("B6", f"{function}[{trial.dtype}].{field}: {what}; inputs: {given}")
 
 
-for _function in (*MAPPED, "ponder_loss"):
+for _function in AXES:
     _register_mates(_function)
     _register_nan(_function)
 

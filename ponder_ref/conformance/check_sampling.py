@@ -34,9 +34,12 @@ def assert_law(what: str, counts: np.ndarray, probabilities: np.ndarray) -> None
         )
 
 
-def draw(trial: Trial, lambdas: np.ndarray, ids: np.ndarray, seed: int, **keywords) -> np.ndarray:
+def draw(
+    trial: Trial, lambdas: np.ndarray, ids: np.ndarray, seed: int, lengths: np.ndarray | None = None, **keywords
+) -> np.ndarray:
     """Steps for a column of λ, the same for every example id."""
     given = {"lambdas": np.broadcast_to(lambdas[:, None], (len(lambdas), len(ids))).copy(), "example_ids": ids}
+    given |= {} if lengths is None else {"lengths": lengths}
     steps = trial.subject.call("draw_steps", given, {"seed": seed, **keywords}, trial.dtype)["result"].astype(np.int64)
     if steps.min() < 1 or steps.max() > len(lambdas):
         raise Violation("S5", f"draw_steps: {steps.min()}..{steps.max()} outside 1..{len(lambdas)}")
@@ -68,6 +71,57 @@ def drawn_steps_follow_the_halting_distribution(trial: Trial) -> None:
     ):
         steps = np.concatenate([draw(trial, lambdas, ids, **run) for run in runs])
         assert_law(f"draw_steps over {what}", np.bincount(steps, minlength=len(p) + 1)[1:], p)
+
+
+@check("S5", "sampling", "draw_steps", "H4", dtypes=ANY_DTYPE)
+def drawn_steps_follow_the_cut_distribution(trial: Trial) -> None:
+    """The law of H2 with each example's own Nᵢ."""
+    lambdas, lengths = LAMBDAS[2], np.arange(ROWS) % 6 + 1
+    steps = draw(trial, lambdas, np.arange(ROWS), seed=trial.seed + 7, lengths=lengths)
+    for length in range(2, 7):  # of a single step nothing is left to chance
+        p = np.exp(ponder_ref.log_halting_from_lambdas(lambdas, lengths=np.asarray(length)))
+        counts = np.bincount(steps[lengths == length], minlength=7)[1:]
+        assert_law(f"draw_steps cut at {length}, λ = {lambdas.tolist()}", counts, p)
+
+
+# Numbers that generators are mixed with: powers of two, round numbers, and the usual primes.
+MIXERS = (3, 5, 7, 10, 13, 31, 33, 37, 97, 100, 101, 127, 255, 997, 1000, 1009, 4095, 7919, 10_000, 10_007, 65_537)
+MIXERS += (10**5, 10**6, 1_000_003, 2**31 - 1, 10**9, 10**9 + 7, 0x9E3779B9, 0x85EBCA6B, 0x9E3779B97F4A7C15)
+
+
+def _fields() -> list[tuple[int, int, int]]:
+    """What is added to the seed, to the draw, and combined with the ids by exclusive or: each bit and each mixer."""
+    fields = [(0, 0, 0)]
+    fields += [(2**bit, 0, 0) for bit in range(64)] + [(mixer, 0, 0) for mixer in MIXERS]
+    fields += [(0, 2**bit, 0) for bit in range(12)]
+    return fields + [(0, 0, 2**bit) for bit in range(32)]
+
+
+@check("S5", "sampling", "draw_steps", dtypes=ANY_DTYPE)
+def every_bit_of_the_fields_counts(trial: Trial) -> None:
+    """No two of many seeds, draws and sets of ids draw alike: no bit is left out, no field mixed with another.
+
+    The share of equal steps should be Σp² = ⅓; 1 is 45 standard deviations away from it, and 12 are allowed.
+    """
+    lambdas, ids = np.array([0.5, 0.5, 0.5, 0.5, 1.0, 0.5]), np.arange(1024)
+    p = np.exp(ponder_ref.log_halting_from_lambdas(lambdas))
+    fields = _fields()
+    runs = []
+    for seed, repetition, mask in fields:
+        some = (ids ^ mask).astype(np.uint32).view(np.int32)
+        runs.append(draw(trial, lambdas, some, seed=(trial.seed + seed) % 2**64, draw=repetition))
+    steps = np.stack(runs)
+    equal = sum((steps == n).astype(np.float32) @ (steps == n).T.astype(np.float32) for n in range(1, 6))
+    share = (p**2).sum()
+    limit = len(ids) * share + 12 * math.sqrt(len(ids) * share * (1 - share))
+    alike = np.argwhere(np.triu(equal > limit, 1))
+    if len(alike):
+        one, other = (dict(zip(("seed", "draw", "id"), fields[i], strict=True)) for i in alike[0])
+        raise Violation(
+            "S5",
+            f"draw_steps: {one} and {other} on top of seed {trial.seed}, draw 0, ids 0 to {len(ids) - 1} give the same"
+            f" step {int(equal[tuple(alike[0])])} times of {len(ids)}, should be about {len(ids) * share:.0f}",
+        )
 
 
 @check("S5", "sampling", "draw_steps", dtypes=ANY_DTYPE)

@@ -4,32 +4,15 @@ from typing import Any
 
 import numpy as np
 
+from ponder_ref.conformance.axes import MAPPED, batch_axis, result_axis
 from ponder_ref.conformance.check_gradients import ponder_arguments
+from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import Violation, assert_close
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
-from ponder_ref.conformance.oracle import expected, run_and_compare
+from ponder_ref.conformance.oracle import expected, run_and_compare, terms
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
-
-NOT_MAPPED = ("log_prior",)
-BATCH_FIRST = ("lengths", "weights", "values", "steps", "remainder", "example_ids")  # no step axis before the batch
-MAPPED = (
-    "log_halting",
-    "log_halting_from_lambdas",
-    "halting_lengths",
-    "expected_steps",
-    "expected_prediction",
-    "expected_loss",
-    "kl_divergence",
-    "halting_uniforms",
-    "sample_steps",
-    "draw_steps",
-    "quantile_steps",
-    "act_halting",
-    "act_cost",
-    "act_output",
-)
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -114,13 +97,6 @@ def everything_in_one_graph(trial: Trial) -> None:
         assert_close("B9", f"compiled {name}", got, want, kind=kind, dtype="float32", terms=size)
 
 
-def batch_axis(function: str, name: str, rank: int) -> int | None:
-    """Where the batch axis of an argument is, or None for a prior that all examples share."""
-    if name in NOT_MAPPED and rank == 1:
-        return None
-    return 0 if name in BATCH_FIRST and (function, name) != ("act_output", "weights") else 1
-
-
 def _register_vmapped(function: str) -> None:
     @check("B10", "compiled", function, "vmapped", *("S4",) * (function == "draw_steps"), name=f"vmapped {function}")
     def run(trial: Trial) -> None:
@@ -132,19 +108,14 @@ def _register_vmapped(function: str) -> None:
             )
             return mapped(*arrays.values())
 
-        arrays, arguments = MAKERS[function](trial.seeded(6, (3,)))
+        arrays, arguments = MAKERS[function](Enumerated(trial, 6, (3,), 1))  # with lengths, where they are taken
         arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
         given = trial.subject.arguments(function, arrays, arguments, trial.dtype)
         mapped = via(getattr(trial.subject.backend, function), given)
         want = expected(function, arrays, arguments)
         for (field, value), got in zip(want.items(), mapped, strict=True):
             got = trial.subject.numpy("vmapped", got)
-            if (
-                value.ndim > got.ndim
-                or field == "weights"
-                or function in ("log_halting", "log_halting_from_lambdas", "halting_uniforms")
-            ):
-                got = np.moveaxis(got, 0, 1)  # results have the mapped axis first, the step axis comes after it
+            got = np.moveaxis(got, 0, result_axis(function, field) or 0)  # results have the mapped axis first
             size = np.full(value.shape, np.abs(value[np.isfinite(value)]).max(initial=1.0))
             kind = "exact" if value.dtype.kind in "iu" else "loss"
             assert_close(
@@ -165,6 +136,26 @@ def _plain(result: Any) -> tuple:
 
 for _function in MAPPED:
     _register_vmapped(_function)
+
+
+@check("B10", "compiled", "ponder_loss", "vmapped")
+def vmapped_loss(trial: Trial) -> None:
+    """An example mapped over is a batch of its own: its loss is its own expected loss and KL."""
+    subject = trial.subject
+    arrays, arguments = MAKERS["ponder_loss"](Enumerated(trial, 6, (3,), 2))
+    arrays["log_prior"] = np.full((6, 3), -np.log(6.0)) + np.array([0.0, -0.5, -2.0])
+    arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
+    given = [subject.array(name, array, trial.dtype) for name, array in arrays.items()]
+    mapped = subject.backend.vmapped(lambda *xs: _plain(subject.backend.ponder_loss(*xs, **arguments)), (1, 1, 1))
+    parts = expected("ponder_loss", arrays, arguments)
+    rec, reg = parts["example_rec"], parts["example_reg"]
+    size = terms("ponder_loss", arrays, arguments)
+    scale = size["example_rec"] + (1 + arguments["beta"]) * size["example_reg"]
+    for field, want, got in zip(
+        parts, (rec + arguments["beta"] * reg, rec, reg, rec, reg), mapped(*given), strict=True
+    ):
+        got, what = subject.numpy("vmapped", got), f"vmapped ponder_loss.{field}"
+        assert_close("B10", what, got, want, kind="loss", dtype=trial.dtype, terms=scale, arguments=arrays)
 
 
 @check("B10", "compiled", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", "vmapped")

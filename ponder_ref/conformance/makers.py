@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+import ponder_ref
 from ponder_ref.conformance.cases import (
     batch_weights,
     beyond,
@@ -28,7 +29,7 @@ def halting_from(name: str) -> Callable[..., Made]:
 
 def halting_lengths(source) -> Made:
     steps, batch = source.shape()
-    arguments = {"epsilon": source.choose(0.05, 0.5), "min_steps": source.choose(1, steps)}
+    arguments = {"epsilon": source.choose(0.05, 0.5), "min_steps": source.choose(1, (steps + 1) // 2, steps)}
     return {"halt_logits": source.logits((steps, *batch))}, arguments
 
 
@@ -39,7 +40,7 @@ def expected_steps(source) -> Made:
 def expected_prediction(source) -> Made:
     steps, batch = source.shape()
     log_p = log_distribution(source, steps, batch)
-    y_hat = source.values((steps, *batch, *source.choose((), (2,), (2, 1, 2))))
+    y_hat = source.values((steps, *batch, *source.choose((), (2, 2), (2, 1, 2))))
     impossible = (log_p == -np.inf).reshape(*log_p.shape, *[1] * (y_hat.ndim - log_p.ndim))
     return {"log_p": log_p, "y_hat": np.where(impossible, np.nan, y_hat)}, {}
 
@@ -54,7 +55,7 @@ def geometric_log_prior(source) -> Made:
 
 
 def uniform_log_prior(source) -> Made:
-    return {}, {"max_steps": source.count(1, 5000)}
+    return {}, {"max_steps": source.choose(1, 2, 5, 20, 1000, 5000)}
 
 
 def poisson_log_prior(source) -> Made:
@@ -128,19 +129,23 @@ def sample_steps(source) -> Made:
     uniforms = np.floor(uniforms * 256) / 256  # on a grid that every dtype holds, so that u == λ does happen
     uniforms = np.where(uniforms == 1, 0, uniforms)
     lambdas = np.round(lambdas * 256) / 256
+    kind = source.integers(0, 3, lambdas.shape)
     if getattr(source, "exact", False):  # a λ just above u halts: neither may be rounded to the other's dtype
-        lambdas = np.where(source.integers(0, 1, lambdas.shape) == 1, uniforms + 2.0**-40, lambdas)
+        lambdas = np.where(kind == 1, uniforms + 2.0**-40, lambdas)
+    uniforms = np.where((kind == 2) & (lambdas > 0), lambdas - 2.0**-20, uniforms)
     arrays = {"lambdas": lambdas, "uniforms": uniforms}
     return _with_lengths(source, arrays, steps, batch), {}
 
 
 def draw_steps(source) -> Made:
     steps, batch = source.shape()
-    arrays = {"lambdas": source.lambdas((steps, *batch)), "example_ids": source.integers(-(2**31), 2**31 - 1, batch)}
-    return _with_lengths(source, arrays, steps, batch), {
-        "seed": source.count(0, 2**64 - 1),
-        "draw": source.count(0, 2**12 - 1),
-    }
+    lambdas, ids = source.lambdas((steps, *batch)), source.integers(-(2**31), 2**31 - 1, batch)
+    arguments = {"seed": source.count(0, 2**64 - 1), "draw": source.count(0, 2**12 - 1)}
+    # Some λ are the uniforms themselves, or just above them: neither may be rounded before they are compared.
+    uniforms = ponder_ref.halting_uniforms(example_ids=ids, max_steps=steps, **arguments).astype(np.float64)
+    near = uniforms + 2.0**-40 if getattr(source, "exact", False) else uniforms
+    lambdas = np.where(source.integers(0, 3, lambdas.shape) == 1, near, lambdas)
+    return _with_lengths(source, {"lambdas": lambdas, "example_ids": ids}, steps, batch), arguments
 
 
 def quantile_steps(source) -> Made:
@@ -161,7 +166,7 @@ def act_cost(source) -> Made:
 def act_output(source) -> Made:
     steps, batch = source.shape()
     weights = source.lambdas((steps, *batch))
-    y_hat = source.values((steps, *batch, *source.choose((), (2,), (2, 1, 2))))
+    y_hat = source.values((steps, *batch, *source.choose((), (2, 2), (2, 1, 2))))
     unused = (weights == 0).reshape(*weights.shape, *[1] * (y_hat.ndim - weights.ndim))
     return {"weights": weights, "y_hat": np.where(unused, np.nan, y_hat)}, {}
 
@@ -192,7 +197,7 @@ def adam_update(source) -> Made:
 
 
 def _matrix(source) -> tuple[int, int]:
-    return source.choose((1, 1), (2, 3), (3, 2), (3, 3), (2, 8), (8, 2))
+    return source.choose((1, 1), (2, 3), (3, 2), (3, 3), (4, 8), (8, 2))
 
 
 def orthogonalize(source) -> Made:
@@ -215,9 +220,8 @@ def muon_update(source) -> Made:
 
 
 def clip_by_global_norm(source) -> Made:
-    return {"grads.w": source.values((2, 3)), "grads.b": source.values((3,))}, {
-        "max_norm": source.choose(0.5, 3.0, 1e4)
-    }
+    size, max_norm = source.choose((1.0, 0.5), (1.0, 3.0), (1.0, 1e4), (2.0**-14, 2.0**-16))
+    return {"grads.w": size * source.values((2, 3)), "grads.b": size * source.values((3,))}, {"max_norm": max_norm}
 
 
 def schedule(source) -> Made:

@@ -11,8 +11,11 @@ import numpy as np
 
 import ponder_ref
 from ponder_ref import gradients
+from ponder_ref.conformance.compare import LOW_PRECISION
 from ponder_ref.conformance.oracle import _mean, expected, terms
 from ponder_ref.conformance.subject import Subject
+
+WIDE = dict.fromkeys(LOW_PRECISION, "float32")
 
 
 class Objective(NamedTuple):
@@ -40,10 +43,10 @@ def _named(arrays: dict, *names: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=256)
-def _ponder_fn(subject: Subject, remainder: str, beta: float, optional: tuple[str, ...]) -> Callable:
+def _ponder_fn(subject: Subject, remainder: str, optional: tuple[str, ...]) -> Callable:
     backend = subject.backend
 
-    def fn(z, losses, log_prior, *rest):
+    def fn(z, losses, beta, log_prior, *rest):
         held = dict(zip(optional, rest, strict=True))
         log_p = backend.log_halting(z, remainder=remainder, lengths=held.get("lengths"))
         return backend.ponder_loss(log_p, losses, log_prior, beta=beta, weights=held.get("weights")).loss
@@ -54,8 +57,10 @@ def _ponder_fn(subject: Subject, remainder: str, beta: float, optional: tuple[st
 def ponder_loss(subject: Subject, arrays: dict, arguments: dict, dtype: str) -> Objective:
     """ponder_loss(log_halting(z), ℓ).loss by z and ℓ (L5)."""
     options, beta = _options(arrays, arguments), arguments["beta"]
-    fn = _ponder_fn(subject, options["remainder"], beta, _named(arrays, "lengths", "weights"))
-    constants = _held(subject, arrays, dtype, "log_prior", "lengths", "weights")
+    fn = _ponder_fn(subject, options["remainder"], _named(arrays, "lengths", "weights"))
+    held = {**arrays, "beta": np.asarray(beta, np.float64)}  # an array: not to be compiled again for another β
+    constants = _held(subject, held, WIDE.get(dtype, dtype), "beta")
+    constants += _held(subject, arrays, dtype, "log_prior", "lengths", "weights")
 
     given = (arrays["halt_logits"], arrays["step_losses"], arrays["log_prior"])
     call = {**options, "beta": beta, "weights": arrays.get("weights")}

@@ -17,6 +17,7 @@ from ponder_ref.conformance.loading import CannotRun, load
 from ponder_ref.conformance.registry import GROUPS, Verdict
 from ponder_ref.conformance.report import merge, read_verdicts, write_report
 from ponder_ref.conformance.run import judge
+from ponder_ref.conformance.subject import most_exact
 
 
 class Job(NamedTuple):
@@ -35,7 +36,7 @@ def jobs(backend: Any, level: str) -> list[Job]:
     """
     quick, environment = getattr(backend, "QUICK", {}), getattr(backend, "ENVIRONMENT", {})
     offered = tuple(getattr(backend, "DTYPES", None) or ())
-    first = (*(dtype for dtype in offered if dtype not in LOW_PRECISION), *offered)[:1]
+    widest = most_exact(offered)
     alone = ("compiled",) if level == "full" and quick else ()
     parts = [(quick, tuple(group for group in GROUPS if group not in alone))]
     parts += [({}, alone)] if alone else []
@@ -47,8 +48,7 @@ def jobs(backend: Any, level: str) -> list[Job]:
             apart = bool(missing) and dtype in LOW_PRECISION and groups != alone
             found.setdefault((groups, missing, apart), []).append(dtype)
     return [
-        Job(dict(missing), tuple(dtypes), groups, set(first) <= set(dtypes))
-        for (groups, missing, _), dtypes in found.items()
+        Job(dict(missing), tuple(dtypes), groups, widest in dtypes) for (groups, missing, _), dtypes in found.items()
     ]
 
 

@@ -113,7 +113,7 @@ def check(
     return register
 
 
-ANY_DTYPE = ("first",)  # for checks that say the same in every dtype: run once, in the first dtype offered
+ANY_DTYPE = ("any",)  # for checks that say the same in every dtype: run once, in the widest dtype offered
 ALL_DTYPES = ("float64", "float32", *LOW_PRECISION)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ponder_ref import interface
 from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks registers them)
+    check_corners,
     check_extremes,
     check_gradients,
     check_independence,
@@ -15,13 +16,13 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_laws,
     check_module,
     check_sampling,
+    check_shapes,
     check_slopes,
     check_transforms,
     check_vectors,
 )
-from ponder_ref.conformance.compare import LOW_PRECISION
 from ponder_ref.conformance.registry import ANY_DTYPE, CHECKS, GROUPS, Check, Trial, Verdict, run_check
-from ponder_ref.conformance.subject import Subject
+from ponder_ref.conformance.subject import Subject, most_exact
 from ponder_ref.spec_data import requirements
 
 LEVELS = ("core", "full", "module")
@@ -35,8 +36,8 @@ def _missing(item: Check, subject: Subject) -> bool:
 
 
 def _dtypes(item: Check, dtypes: tuple[str, ...], subject: Subject) -> tuple[str, ...]:
-    if item.dtypes == ANY_DTYPE:  # the first that every function takes; of a backend that says none, B1 speaks
-        return (*(d for d in dtypes if d not in LOW_PRECISION), *dtypes)[:1] or (() if subject.dtypes else ("float32",))
+    if item.dtypes == ANY_DTYPE:
+        return (most_exact(dtypes) or subject.most_exact(),)
     return tuple(d for d in dtypes if d in item.dtypes)
 
 

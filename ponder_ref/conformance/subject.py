@@ -1,7 +1,7 @@
 """The backend on trial, seen through NumPy: arrays go in by name, results come out by field."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,11 @@ def options_used(function: str, arrays: dict, arguments: dict) -> set[str]:
     if function == "geometric_log_prior" and arguments.get("remainder", "normalize") != "normalize":
         used.add("P2")
     return used
+
+
+def most_exact(dtypes: Iterable[str]) -> str | None:
+    """The widest of some dtypes."""
+    return next((d for d in ("float64", "float32", *LOW_PRECISION) if d in dtypes), None)
 
 
 class CallFailed(Violation):
@@ -144,6 +149,10 @@ class Subject:
             raise CallFailed(
                 f"{function}[{dtype}] raised {type(error).__name__}: {sentence}; inputs: {given}"
             ) from error
+
+    def most_exact(self) -> str:
+        """The dtype for what need not be said in two: the widest offered; of a backend that says none, B1 speaks."""
+        return most_exact(self.dtypes) or "float32"
 
     def remainders(self) -> tuple[str, ...]:
         """The remainder rules it offers."""

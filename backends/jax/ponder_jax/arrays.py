@@ -49,8 +49,8 @@ def compiled(fn: Callable, *, optimize: bool = False) -> Callable:
 
 
 def vmapped(fn: Callable, in_axes: tuple) -> Callable:
-    """fn mapped over one more axis of its arguments."""
-    return jax.vmap(fn, in_axes=tuple(in_axes))
+    """fn mapped over one more axis of its arguments, as one XLA computation."""
+    return jax.jit(jax.vmap(fn, in_axes=tuple(in_axes)))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from ponder_ref.conformance.mutants import halting, interface, losses, modules, offsets, sampling
+from ponder_ref.conformance.mutants import corners, halting, interface, losses, modules, offsets, sampling
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
@@ -13,6 +13,7 @@ DEFECTS: tuple[Mutant, ...] = (
     *losses.MUTANTS,
     *sampling.MUTANTS,
     *interface.MUTANTS,
+    *corners.MUTANTS,
     *offsets.MUTANTS,
     *modules.MUTANTS,
 )

@@ -1,6 +1,7 @@
 """What a mutant is made of: the reference, widened to float32 and float16, with some functions replaced."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -65,3 +66,24 @@ def backend(mutant: Mutant) -> SimpleNamespace:
 def detach(x) -> np.ndarray:
     """x without its tangent: what `.detach()` and `stop_gradient` do."""
     return np.real(x).astype(np.float64)
+
+
+def again(right: Callable, given: dict[str, Any]) -> Any:
+    """right(**given), positional parameters in their place."""
+    parameters = inspect.signature(right).parameters
+    keywords = {name for name in given if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY}
+    plain = [value for name, value in given.items() if name not in keywords]
+    return right(*plain, **{name: given[name] for name in keywords})
+
+
+def changed(function: str, body: Callable[[Callable, dict[str, Any]], Any]) -> dict[str, Callable]:
+    """The reference's function replaced by body(function, its arguments by name), with the same signature."""
+    right = getattr(ponder_ref, function)
+
+    @functools.wraps(right)
+    def call(*args, **kwargs):
+        bound = inspect.signature(right).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return body(right, dict(bound.arguments))
+
+    return {function: call}

@@ -4,6 +4,7 @@ import numpy as np
 
 import ponder_ref as R
 from ponder_ref.conformance.mutants.base import Mutant
+from ponder_ref.conformance.mutants.corners import RIGHT
 from ponder_ref.halting import as_float, log_sigmoid
 from ponder_ref.sampling import threefry2x32
 
@@ -74,15 +75,14 @@ def kl_by_entropy(log_p, log_prior):
     return np.where(finite.all(axis=0), cross - entropy, np.inf)
 
 
+OWN_GENERATOR = ("compiled", "vmapped", "threefry2x32", "halting_uniforms", "sample_steps", "S4")
 EQUIVALENTS = (
+    RIGHT,
     Mutant(
         "categorical-draw",
         "draws from p by another generator with the same law, and says so",
         "",
-        {
-            "draw_steps": categorical,
-            "NOT_OFFERED": ("compiled", "vmapped", "threefry2x32", "halting_uniforms", "sample_steps", "S4"),
-        },
+        {"draw_steps": categorical, "NOT_OFFERED": OWN_GENERATOR},
     ),
     Mutant(
         "probability-space",

@@ -49,7 +49,7 @@ def kl_epsilon(log_p, log_prior):
 
 def gradient_into_prior(log_p, log_prior):
     right = R.kl_divergence(log_p, log_prior)
-    leak = as_float(log_prior) - detach(log_prior)
+    leak = 1j * np.imag(log_prior) if np.iscomplexobj(log_prior) else np.zeros(log_prior.shape)
     return right - (np.exp(as_float(log_p)) * leak.reshape(*leak.shape, *[1] * (log_p.ndim - leak.ndim))).sum(axis=0)
 
 

@@ -6,7 +6,8 @@ Where a mutant calls the right function without using its result, it is for its 
 import numpy as np
 
 import ponder_ref as R
-from ponder_ref.conformance.mutants.base import Mutant, detach
+from ponder_ref.conformance.mutants.base import Mutant, again, changed, detach
+from ponder_ref.conformance.mutants.equivalents import OWN_GENERATOR, categorical
 from ponder_ref.halting import as_float, step_numbers
 from ponder_ref.interface import ActHalting
 from ponder_ref.sampling import MASK
@@ -131,7 +132,29 @@ def act_moving_average(weights, y_hat):
     return state
 
 
+def _own(name: str, defect: str, change) -> Mutant:
+    """Another generator than the standard's, which says so, on changed arguments."""
+
+    def body(right, given):
+        again(right, given)  # for its complaints
+        return again(categorical, {**given, **change(given)})
+
+    return Mutant(name, defect, "S5", {**changed("draw_steps", body), "NOT_OFFERED": OWN_GENERATOR})
+
+
+OWN = (
+    _own("own-lengths", "another generator, without lengths", lambda given: {"lengths": None}),
+    _own("own-draw", "another generator, 5 bits of draw", lambda given: {"draw": given["draw"] % 32}),
+    _own("own-ids", "another generator, 16 bits of id", lambda given: {"example_ids": given["example_ids"] & 0xFFFF}),
+    _own("own-seed", "another generator, 34 bits of seed", lambda given: {"seed": given["seed"] % 2**34}),
+    _own(
+        "own-mix",
+        "another generator, the draw added to the seed",
+        lambda given: {"seed": (given["seed"] + 1000 * given["draw"]) % 2**64, "draw": 0},
+    ),
+)
 MUTANTS = (
+    *OWN,
     Mutant("threefry-wrong", "a bit of Threefry is wrong", "S1", {"threefry2x32": fewer_rounds}),
     Mutant("threefry-swapped", "the two words are swapped", "S1", {"threefry2x32": words_swapped}),
     Mutant("seed-high-word", "the high half of the seed has no effect", "S2", {"halting_uniforms": high_word_ignored}),
