@@ -1,7 +1,4 @@
-"""The command line of a task: train, resume, evaluate. A task is a class with the names that `tasks.parity.Parity` has.
-
-Exit codes: 0 done, 1 diverged, 2 refused (one sentence on stderr), 130 or 143 stopped by a signal, all saved.
-"""
+"""The command line of a task: train, resume, evaluate. A task is a class with the names of `tasks.parity.Parity`."""
 
 import argparse
 import dataclasses
@@ -20,6 +17,7 @@ from tasks.options import first_difference
 from tasks.runs import Run, read_records
 from tasks.trainers import default_backend, load_state, make_trainer
 
+EXIT_CODES = "exit codes: 0 done, 1 diverged, 2 refused (one sentence), 130 or 143 stopped by a signal with all saved"
 THREADS, EXAMPLES, DRAWS = Integer(1, 1024), Integer(1, 10**7), Integer(1, 4096)
 EVALUATION_FLAGS = ("max_steps", "eval_ones")  # of the config, those that an evaluation may change
 
@@ -32,7 +30,7 @@ def parser(task: Any) -> Parser:
         epilog=presets_text(task)
         + "\n\nexamples:\n"
         + "\n".join(f"  {line}" for line in task.EXAMPLES)
-        + f"\n\n{__doc__.splitlines()[2]}",
+        + f"\n\n{EXIT_CODES}",
         argument_default=argparse.SUPPRESS,
     )
     p.add_argument(

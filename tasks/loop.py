@@ -7,6 +7,7 @@ with the same arguments as one that was not.
 
 import contextlib
 import signal
+import sys
 import time
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
@@ -97,7 +98,7 @@ class Training:
     def train(self, stop: StopSignals) -> None:
         """All updates that are left, then the test."""
         c = self.config
-        show = progress(c.updates, self.update)
+        show = progress(c.updates, self.update, sys.stderr)
         try:
             if self.saved is None:
                 self.evaluate("valid", show)

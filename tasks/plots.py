@@ -14,7 +14,7 @@ from tasks.runs import Run, read_records
 
 # Colours that people with colour-blindness can tell apart (Okabe and Ito); the paper's blue and orange come first.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,

@@ -1,6 +1,5 @@
 """What is seen of a training while it runs: a bar on a terminal, plain lines elsewhere, both on stderr."""
 
-import sys
 import time
 from typing import Any, TextIO
 
@@ -75,9 +74,8 @@ class Bar(Lines):
         self.bar.close()
 
 
-def progress(total: int, start: int, stream: TextIO | None = None) -> Lines:
+def progress(total: int, start: int, stream: TextIO) -> Lines:
     """A bar if the stream is a terminal and tqdm is installed, else lines."""
-    stream = stream or sys.stderr
     if stream.isatty():
         try:
             from tqdm import tqdm

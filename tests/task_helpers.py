@@ -1,10 +1,14 @@
 """What the tests of `tasks` share: the command line in a fresh process, and folders compared."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+
+from tasks.parity import main
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ["--preset", "smoke", "--updates", "120", "--chunk", "7", "--log-every", "30", "--eval-every", "50"]
@@ -30,6 +34,14 @@ def parity(*arguments: object, cwd: Path, module: str = "tasks.parity", **extra:
         text=True,
         timeout=300,
     )
+
+
+def inside(*arguments: object, cwd: Path) -> subprocess.CompletedProcess:
+    """The same in this process, which is quicker: no interpreter to start, nothing to compile twice."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(list(map(str, arguments)))
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
 def refused(done: subprocess.CompletedProcess) -> str:

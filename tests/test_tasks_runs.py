@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib")
 
-from task_helpers import TINY, contents, parity, records, refused
+from task_helpers import TINY, contents, inside, parity, records, refused
 
 START = [*TINY, "--backend", "numpy_trainer", "--bits", "6", "--train-ones", "1-3", "--eval-ones", "4-6"]
 
@@ -50,7 +50,7 @@ def test_a_run_has_its_files_and_records(unbroken: Path):
 
 
 def test_the_summary_says_what_is_needed(tmp_path: Path):
-    done = parity(*START, "--out", "here", cwd=tmp_path)
+    done = inside(*START, "--out", "here", cwd=tmp_path)
     for words in ("expected", "sampled", "non-zeros", "1-3", "4-6", "here/figures", "--evaluate here"):
         assert words in done.stdout
     lines = done.stderr.splitlines()
@@ -59,7 +59,7 @@ def test_the_summary_says_what_is_needed(tmp_path: Path):
 
 
 def test_runs_are_reproducible(unbroken: Path, tmp_path: Path):
-    done = parity(*START, "--chunk", "7", "--out", tmp_path / "run", cwd=tmp_path)
+    done = inside(*START, "--chunk", "7", "--out", tmp_path / "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert contents(tmp_path / "run") == contents(unbroken)
 
@@ -110,7 +110,7 @@ def test_signals_save_and_say_how_to_go_on(number: int, code: int, unbroken: Pat
 
 def test_a_finished_run_can_be_resumed(unbroken: Path, tmp_path: Path):
     shutil.copytree(unbroken, tmp_path / "run")
-    resumed(tmp_path / "run")
+    assert inside("--out", "run", "--resume", cwd=tmp_path).returncode == 0
     assert contents(tmp_path / "run") == contents(unbroken)
 
 
@@ -150,19 +150,19 @@ def test_a_damaged_checkpoint_is_refused_and_the_one_before_taken(unbroken: Path
     data = bytearray(last.read_bytes())
     data[-3] ^= 4
     last.write_bytes(bytes(data))
-    sentence = refused(parity("--out", folder, "--resume", cwd=tmp_path))
+    sentence = refused(inside("--out", folder, "--resume", cwd=tmp_path))
     assert f"--checkpoint {good}" in sentence
-    assert str(good) in refused(parity("--evaluate", folder, cwd=tmp_path))
-    done = parity("--out", folder, "--resume", "--checkpoint", good, cwd=tmp_path)
+    assert str(good) in refused(inside("--evaluate", folder, cwd=tmp_path))
+    done = inside("--out", folder, "--resume", "--checkpoint", good, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert contents(folder) == contents(unbroken)
 
 
 def test_foreign_checkpoints_are_refused(unbroken: Path, tmp_path: Path):
-    done = parity(*START, "--hidden", "3", "--out", "other", cwd=tmp_path)
+    done = inside(*START, "--hidden", "3", "--out", "other", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     theirs = tmp_path / "other" / "checkpoints" / "update-00000120.safetensors"
-    sentence = refused(parity("--evaluate", unbroken, "--checkpoint", theirs, cwd=tmp_path))
+    sentence = refused(inside("--evaluate", unbroken, "--checkpoint", theirs, cwd=tmp_path))
     assert "--hidden is 3 there and 32 here" in sentence
 
 
@@ -189,7 +189,7 @@ def test_wrong_folders_get_one_sentence(arguments: list[str], words: str, unbrok
     before = contents(unbroken)
     given = [str(unbroken) if word == "RUN" else word for word in arguments]
     backend = ["--backend", "numpy_trainer"]
-    assert words in refused(parity(*given, *backend, cwd=tmp_path))
+    assert words in refused(inside(*given, *backend, cwd=tmp_path))
     assert contents(unbroken) == before
 
 
@@ -201,12 +201,12 @@ def test_a_config_that_is_not_one_is_refused(tmp_path: Path):
         ('{"task": "x", "backend": "", "config": {}}', "'x'"),
     ):
         (tmp_path / "run" / "config.json").write_text(text)
-        assert words in refused(parity("--out", "run", "--resume", cwd=tmp_path))
+        assert words in refused(inside("--out", "run", "--resume", cwd=tmp_path))
 
 
 def test_evaluation_takes_more_steps_and_draws(unbroken: Path, tmp_path: Path):
     before = contents(unbroken)
-    done = parity("--evaluate", unbroken, "--max-steps", "9", "--examples", "700", "--draws", "8", cwd=tmp_path)
+    done = inside("--evaluate", unbroken, "--max-steps", "9", "--examples", "700", "--draws", "8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "700 examples" in done.stdout
     assert "N = 9" in done.stdout
@@ -216,7 +216,7 @@ def test_evaluation_takes_more_steps_and_draws(unbroken: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("method", ["act", "repeat", "once"])
 def test_other_methods_run(method: str, tmp_path: Path):
-    done = parity(*START, "--method", method, "--out", "run", cwd=tmp_path)
+    done = inside(*START, "--method", method, "--out", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     last = records(tmp_path / "run")[-1]
     assert last["draws"] == 0

@@ -85,7 +85,8 @@ class Trainer:
 
     def dump(self, state: TrainState) -> dict[str, np.ndarray]:
         """The state by name, as copies in C order."""
-        return {name: np.array(x, order="C") for name, x in flatten_state(*state).items()}
+        # np.array of a tensor is deprecated in NumPy 2: it asks for a copy in a way that torch does not know.
+        return {name: np.array(np.asarray(x), order="C") for name, x in flatten_state(*state).items()}
 
     def train_steps(self, state: TrainState, chunk: Batch) -> tuple[TrainState, dict[str, np.ndarray]]:
         """K updates, one for each entry of the chunk's first axis; metrics `[K]` by name."""
