@@ -14,4 +14,5 @@ def run_example(module: str) -> None:
     (example,) = [block for block in blocks if module in block]
     result = subprocess.run([sys.executable, "-W", "error", "-c", example], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
-    assert all(float(number) > 0 for number in result.stdout.split())
+    numbers = [float(number) for number in result.stdout.split()]
+    assert numbers and all(number > 0 for number in numbers)
