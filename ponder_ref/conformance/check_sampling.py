@@ -35,9 +35,7 @@ def assert_law(what: str, counts: np.ndarray, probabilities: np.ndarray) -> None
         )
 
 
-def draw(
-    trial: Trial, lambdas: np.ndarray, ids: np.ndarray, seed: int, lengths: Any = None, **keywords
-) -> np.ndarray:
+def draw(trial: Trial, lambdas: np.ndarray, ids: np.ndarray, seed: int, lengths: Any = None, **keywords) -> np.ndarray:
     """Steps for a column of λ, the same for every example id."""
     given = {"lambdas": np.broadcast_to(lambdas[:, None], (len(lambdas), len(ids))).copy(), "example_ids": ids}
     given |= {} if lengths is None else {"lengths": lengths}

@@ -14,6 +14,7 @@ from ponder_ref import gradients
 from ponder_ref.conformance.oracle import _mean, expected, terms
 from ponder_ref.conformance.subject import Subject, result_dtype
 
+
 class Objective(NamedTuple):
     """A scalar of backend arrays, the names of its arguments, and what its gradients should be, on what scale."""
 
