@@ -30,9 +30,10 @@ class Job(NamedTuple):
 
 
 def jobs(backend: Any, level: str) -> list[Job]:
-    """Dtypes by the variables they need and this process lacks; half precision apart, for speed.
+    """Dtypes by the variables they need and this process lacks.
 
-    Quick compilation is for everything but compiled code at level full: that is judged by the compiler as it is.
+    Where code is compiled, which takes long, half precision and the golden cases of the widest dtype run beside the
+    others. Quick compilation is for everything but compiled code at level full: the compiler as it is judges that.
     """
     quick, environment = getattr(backend, "QUICK", {}), getattr(backend, "ENVIRONMENT", {})
     offered = tuple(getattr(backend, "DTYPES", None) or ())
@@ -40,13 +41,18 @@ def jobs(backend: Any, level: str) -> list[Job]:
     alone = ("compiled",) if level == "full" and quick else ()
     parts = [(quick, tuple(group for group in GROUPS if group not in alone))]
     parts += [({}, alone)] if alone else []
+    golden = ("vectors",)
     found: dict[tuple, list[str]] = {}
     for variables, groups in parts:
         for dtype in offered:
             wanted = {**variables, **environment.get(dtype, {})}
             missing = tuple(sorted((k, v) for k, v in wanted.items() if os.environ.get(k) != v))
             apart = bool(missing) and dtype in LOW_PRECISION and groups != alone
-            found.setdefault((groups, missing, apart), []).append(dtype)
+            if dtype == widest and missing and groups != alone:
+                rest = tuple(group for group in groups if group not in golden)
+                found[(rest, missing, apart)], found[(golden, missing, apart)] = [dtype], [dtype]
+            else:
+                found.setdefault((groups, missing, apart), []).append(dtype)
     return [
         Job(dict(missing), tuple(dtypes), groups, widest in dtypes) for (groups, missing, _), dtypes in found.items()
     ]
