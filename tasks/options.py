@@ -71,7 +71,9 @@ class TrainingConfig:
     updates: int = option(100_000, Integer(1, 10**9), "number of updates", group=TRAINING)
     seed: int = option(0, Integer(0, MAX_SEED), "of everything drawn: parameters, data, sampled steps", group=TRAINING)
     dtype: str = option("float32", Choice(("float32", "float64")), "of the parameters", group=TRAINING)
-    chunk: int = option(50, Integer(1, 10_000), "updates per call of the backend", group=TRAINING)
+    chunk: int = option(
+        50, Integer(1, 10_000), "updates per call of the backend; should divide the periods below", group=TRAINING
+    )
     log_every: int = option(100, Integer(1, 10**9), "updates per line of training metrics", group=TRAINING)
     eval_every: int = option(1000, Integer(1, 10**9), "updates between evaluations", group=TRAINING)
     eval_examples: int = option(2048, Integer(1, 10**7), "examples of an evaluation", group=TRAINING)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tasks.parity import main
 
 ROOT = Path(__file__).resolve().parent.parent
-TINY = ["--preset", "smoke", "--updates", "120", "--chunk", "7", "--log-every", "30", "--eval-every", "50"]
+TINY = ["--preset", "smoke", "--updates", "120", "--chunk", "10", "--log-every", "30", "--eval-every", "50"]
 TINY += ["--checkpoint-every", "40", "--eval-examples", "100", "--batch-size", "16"]
 
 
