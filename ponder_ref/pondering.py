@@ -13,7 +13,7 @@ from ponder_ref.losses import ponder_loss, weighted_mean
 from ponder_ref.trees import map_tree
 
 
-def _enough(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
+def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
     """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
     if method == "act":
         return lambda z: np.exp(log_sigmoid(z)), lambda total: total >= 1 - act_epsilon  # A1
@@ -65,7 +65,7 @@ def ponder(
       Pondered, its first axis at least the largest Nᵢ and at most N; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = _enough(method, epsilon, act_epsilon)
+    rule = leaving_rule(method, epsilon, act_epsilon)
     min_steps = 1 if method == "act" else min_steps
     predictions, logits, total, lengths = [], [], 0.0, None
     for n in range(1, (1 if method == "once" else max_steps) + 1):
@@ -88,10 +88,10 @@ def ponder(
                 break
     y_hat, z = np.stack(predictions), np.stack(logits)
     steps = np.full(z.shape[1:], len(z)) if lengths is None else np.where(lengths > 0, lengths, len(z))
-    return _finish(y_hat, z, steps, state, method, remainder, cut=lengths is not None)
+    return pondered(y_hat, z, steps, state, method, remainder, cut=lengths is not None)
 
 
-def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
+def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
     """The distribution that a method gives to the steps that were run."""
     if method == "act":
         act = act_weights(np.exp(log_sigmoid(as_float(z))), lengths)

@@ -1,15 +1,18 @@
 """Canonical models under canonical names (spec M8): the RNN of the parity experiment (paper app. B)."""
 
+import inspect
 from collections.abc import Mapping
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.pondering import ponder
+from ponder_jax.pondering import leaving_rule, ponder, pondered
+from ponder_jax.rnn import Rule, rnn_unroll
+from ponder_ref import checks
 from ponder_ref.interface import Pondered
 from ponder_ref.settings import Model
 
+PONDERING = ("max_steps", "method", "min_steps", "epsilon", "remainder", "act_epsilon")
 Params = Mapping[str, jax.Array]
 
 
@@ -36,7 +39,15 @@ def rnn_initial_state(params: Params, projected: jax.Array) -> jax.Array:
 
 
 def run_model(model: Model, params: Params, inputs: jax.Array, **pondering) -> Pondered:
-    """The model pondering over a batch, `[batch, ...]`; `pondering` goes to `ponder`."""
-    projected = rnn_project(params, inputs)
-    step, readout = partial(rnn_transition, params), partial(rnn_readout, params)
-    return ponder(step, projected, rnn_initial_state(params, projected), readout=readout, **pondering)
+    """The model pondering over a batch `[batch, inputs]`, as `ponder` would run it but faster; its state has no gradient."""
+    options = inspect.signature(ponder).bind_partial(**pondering)
+    options.apply_defaults()
+    given = options.arguments
+    checks.check_pondering(*(given[name] for name in PONDERING))
+    method, rule = given["method"], leaving_rule(given["method"], given["epsilon"], given["act_epsilon"])
+    if rule is not None:
+        rule = Rule(*rule, 1 if method == "act" else given["min_steps"])
+    steps = 1 if method == "once" else given["max_steps"]
+    y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
+    y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat
+    return pondered(y_hat, z, lengths, state, method, given["remainder"], cut=rule is not None)

@@ -16,7 +16,7 @@ from ponder_ref import checks
 from ponder_ref.interface import Pondered, PonderLoss
 
 
-def _enough(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
+def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
     """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
     if method == "act":
         return jax.nn.sigmoid, lambda total: total >= 1 - act_epsilon  # A1
@@ -70,7 +70,7 @@ def ponder(
       Pondered, its first axis max_steps; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = _enough(method, epsilon, act_epsilon)
+    rule = leaving_rule(method, epsilon, act_epsilon)
     min_steps = 1 if method == "act" else min_steps
     advance = step if x is None else lambda h: step(x, h)
     state = jax.tree.map(jnp.asarray, state)
@@ -79,7 +79,7 @@ def ponder(
         lengths = jnp.full(z.shape[1:], len(z), jnp.int32)
     else:
         y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, min_steps, rule, unroll)
-    return _finish(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
+    return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
 
 
 def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int, unroll: int):
@@ -135,7 +135,7 @@ def _run_some(
     return y_hat, z, state, jnp.where(lengths > 0, lengths, max_steps)
 
 
-def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
+def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
     """The distribution that a method gives to the steps that were run."""
     if method == "act":
         act = act_weights(jax.nn.sigmoid(*as_float(z)), lengths)

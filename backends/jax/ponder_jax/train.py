@@ -21,8 +21,6 @@ from ponder_ref.models import check_parameters, matrices, parameter_shapes
 from ponder_ref.settings import Method, Model, Optimiser
 from ponder_ref.training import flatten_state, learning_rates, split_state
 
-UNROLL = 5  # steps laid out in a row by the compiler: measured, see benchmarks
-
 
 def limit_threads(threads: int) -> None:
     """How many threads the compiled code may use; to be called before JAX is first used."""
@@ -114,7 +112,7 @@ class Trainer:
         return jax.tree.map(lambda x: jnp.asarray(x, self.dtype if np.issubdtype(x.dtype, np.floating) else None), tree)
 
     def _loss(self, params, inputs, targets, weights):
-        out = run_model(self.model, params, inputs, unroll=UNROLL, **self.method.pondering())
+        out = run_model(self.model, params, inputs, **self.method.pondering())
         criterion = binary_cross_entropy if self.model.output == "binary" else cross_entropy
         prior = self.log_prior if self.method.name == "ponder" else None
         prices = {"beta": self.method.beta, "tau": self.method.tau}
@@ -145,5 +143,5 @@ class Trainer:
         return (new_params, new_m, new_v), metrics
 
     def _unroll_model(self, params, inputs, max_steps: int):
-        out = run_model(self.model, params, inputs, max_steps=max_steps, method="repeat", unroll=UNROLL)
+        out = run_model(self.model, params, inputs, max_steps=max_steps, method="repeat")
         return out.y_hat, out.halt_logits

@@ -16,7 +16,7 @@ from ponder_torch.halting import log_halting
 from ponder_torch.losses import ponder_loss, weighted_mean
 
 
-def _enough(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
+def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
     """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
     if method == "act":
         return torch.sigmoid, lambda total: total >= 1 - act_epsilon  # A1
@@ -68,7 +68,7 @@ def ponder(
       Pondered, its first axis the number of steps that were run; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = _enough(method, epsilon, act_epsilon)
+    rule = leaving_rule(method, epsilon, act_epsilon)
     min_steps = 1 if method == "act" else min_steps
     advance = step if x is None else lambda h: step(x, h)
     if rule is None:
@@ -76,7 +76,7 @@ def ponder(
         lengths = torch.full(z.shape[1:], len(z), device=z.device)
     else:
         y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, min_steps, rule)
-    return _finish(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
+    return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
 
 
 def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int):
@@ -125,7 +125,7 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
     return torch.stack(predictions), torch.stack(logits), state, lengths
 
 
-def _finish(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
+def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool) -> Pondered:
     """The distribution that a method gives to the steps that were run."""
     if method == "act":
         act = act_weights(torch.sigmoid(*as_float(z)), lengths)
