@@ -11,11 +11,8 @@ import numpy as np
 
 import ponder_ref
 from ponder_ref import gradients
-from ponder_ref.conformance.compare import LOW_PRECISION
 from ponder_ref.conformance.oracle import _mean, expected, terms
-from ponder_ref.conformance.subject import Subject
-
-WIDE = dict.fromkeys(LOW_PRECISION, "float32")
+from ponder_ref.conformance.subject import Subject, result_dtype
 
 
 class Objective(NamedTuple):
@@ -59,7 +56,7 @@ def ponder_loss(subject: Subject, arrays: dict, arguments: dict, dtype: str) -> 
     options, beta = _options(arrays, arguments), arguments["beta"]
     fn = _ponder_fn(subject, options["remainder"], _named(arrays, "lengths", "weights"))
     held = {**arrays, "beta": np.asarray(beta, np.float64)}  # an array: not to be compiled again for another β
-    constants = _held(subject, held, WIDE.get(dtype, dtype), "beta")
+    constants = _held(subject, held, result_dtype(dtype), "beta")
     constants += _held(subject, arrays, dtype, "log_prior", "lengths", "weights")
 
     given = (arrays["halt_logits"], arrays["step_losses"], arrays["log_prior"])
