@@ -39,7 +39,7 @@ def rnn_initial_state(params: Params, projected: jax.Array) -> jax.Array:
 
 
 def run_model(model: Model, params: Params, inputs: jax.Array, **pondering) -> Pondered:
-    """The model pondering over a batch `[batch, inputs]`, as `ponder` would run it but faster; its state has no gradient."""
+    """The model pondering over a batch `[batch, inputs]`, as `ponder` runs it but faster; its state has no gradient."""
     options = inspect.signature(ponder).bind_partial(**pondering)
     options.apply_defaults()
     given = options.arguments

@@ -38,7 +38,7 @@ def rnn_initial_state(params: Params, projected: torch.Tensor) -> torch.Tensor:
 
 
 def run_model(model: Model, params: Params, inputs: torch.Tensor, **pondering) -> Pondered:
-    """The model pondering over a batch `[batch, inputs]`, as `ponder` would run it but faster; its state has no gradient."""
+    """The model pondering over a batch `[batch, inputs]`, as `ponder` runs it but faster; its state has no gradient."""
     options = inspect.signature(ponder).bind_partial(**pondering)
     options.apply_defaults()
     given = options.arguments

@@ -138,14 +138,15 @@ class Trainer:
             return self._step(state, grads, rates), metrics
 
     def _step(self, state: TrainState, grads: dict[str, torch.Tensor], rates: dict[str, float]) -> TrainState:
-        params, m, v = {}, {}, {}
+        params, m, v = dict(state.params), dict(state.m), dict(state.v)
         decay = {"step": state.update + 1, "weight_decay": self.optimiser.weight_decay}
-        for name, param in state.params.items():
-            grad, before = grads[name], state.m[name]
-            if name in self.by_muon:
-                done = muon_update(param, grad, before, learning_rate=rates["muon"], **decay)
-            else:
-                done = adam_update(param, grad, before, state.v[name], learning_rate=rates["adam"], **decay)
-                v[name] = done.v
-            params[name], m[name] = done.param, done.m
+        for name in self.by_muon:
+            rate = rates["muon"]
+            params[name], m[name] = muon_update(params[name], grads[name], m[name], learning_rate=rate, **decay)
+        # Adam works entry by entry: all its tensors as one vector, for a tenth of the calls.
+        given = (torch.cat([part[name].flatten() for name in v]) for part in (params, grads, m, v))
+        done = adam_update(*given, learning_rate=rates["adam"], **decay)
+        sizes = [x.numel() for x in v.values()]
+        for name, *parts in zip(list(v), *(x.split(sizes) for x in done), strict=True):
+            params[name], m[name], v[name] = (x.view_as(params[name]) for x in parts)
         return TrainState(params, m, v, state.update + 1)
