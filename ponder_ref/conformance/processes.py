@@ -32,8 +32,8 @@ class Job(NamedTuple):
 def jobs(backend: Any, level: str) -> list[Job]:
     """Dtypes by the variables they need and this process lacks.
 
-    Where code is compiled, which takes long, half precision and the golden cases of the widest dtype run beside the
-    others. Quick compilation is for everything but compiled code at level full: the compiler as it is judges that.
+    Where code is compiled, which takes long, half precision runs beside the others, and so do the golden cases and the
+    gradients of the widest dtype. Quick compilation is for everything but compiled code at level full: the compiler as it is judges that.
     """
     quick, environment = getattr(backend, "QUICK", {}), getattr(backend, "ENVIRONMENT", {})
     offered = tuple(getattr(backend, "DTYPES", None) or ())
@@ -41,7 +41,7 @@ def jobs(backend: Any, level: str) -> list[Job]:
     alone = ("compiled",) if level == "full" and quick else ()
     parts = [(quick, tuple(group for group in GROUPS if group not in alone))]
     parts += [({}, alone)] if alone else []
-    golden = ("vectors",)
+    golden = ("vectors", "gradients")
     found: dict[tuple, list[str]] = {}
     for variables, groups in parts:
         for dtype in offered:

@@ -3,6 +3,8 @@
 Same names, file by file, as `ponder_torch`; judged by `python -m ponder_ref.conformance --backend ponder_jax`.
 """
 
+from typing import TYPE_CHECKING
+
 from ponder_jax.act import act_cost, act_halting, act_output
 from ponder_jax.arrays import DTYPES, ENVIRONMENT, NAME, QUICK, compiled, from_numpy, to_numpy, value_and_grad, vmapped
 from ponder_jax.criteria import binary_cross_entropy, cross_entropy, squared_error
@@ -15,12 +17,14 @@ from ponder_jax.halting import (
 )
 from ponder_jax.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
 from ponder_jax.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
-from ponder_jax.net import PonderNet
 from ponder_jax.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
 from ponder_jax.pondering import ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_jax.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_ref.interface import SPEC_VERSION
+
+if TYPE_CHECKING:
+    from ponder_jax.net import PonderNet
 
 __all__ = [
     "DTYPES",
@@ -69,3 +73,12 @@ __all__ = [
     "vmapped",
     "weighted_mean",
 ]
+
+
+def __getattr__(name: str):
+    """PonderNet when it is first asked for: Flax is slow to import, and the functions need none of it."""
+    if name == "PonderNet":
+        from ponder_jax.net import PonderNet
+
+        return PonderNet
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,13 +2,13 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ponder_jax.arrays import as_float, expand_right, jitted, step_numbers
 from ponder_ref import checks
 from ponder_ref.interface import ActHalting
 
 
-@jitted
 def act_halting(lambdas: jax.Array, *, epsilon: float = 0.01) -> ActHalting:
     """Steps, weights and remainder of ACT for λ `[N, ...batch]`.
 
@@ -17,9 +17,15 @@ def act_halting(lambdas: jax.Array, *, epsilon: float = 0.01) -> ActHalting:
     """
     checks.check_steps_first("lambdas", lambdas)
     checks.check_number("epsilon", epsilon, "(0, 1)")
+    return _act_halting(lambdas, np.asarray(1 - float(epsilon)))
+
+
+@jitted
+def _act_halting(lambdas, threshold) -> ActHalting:
+    """Not compiled again for another ε."""
     (lam,) = as_float(lambdas)
     n = step_numbers(lam)
-    enough = jnp.cumsum(jax.lax.stop_gradient(lam), 0) >= 1 - epsilon
+    enough = jnp.cumsum(jax.lax.stop_gradient(lam), 0) >= threshold.astype(lam.dtype)
     steps = jnp.where(enough, n, lam.shape[0]).min(0)
     return act_weights(lam, steps)
 
@@ -32,7 +38,6 @@ def act_weights(lam: jax.Array, steps: jax.Array) -> ActHalting:
     return ActHalting(jnp.where(n == steps, remainder, before), steps, remainder)
 
 
-@jitted
 def act_cost(steps: jax.Array, remainder: jax.Array, *, tau: float | jax.Array) -> jax.Array:
     """τ·(N + R) for each example, `[...batch]` (A3); the gradient reaches λ through R alone."""
     checks.check_integer("steps", steps)
@@ -40,8 +45,14 @@ def act_cost(steps: jax.Array, remainder: jax.Array, *, tau: float | jax.Array) 
     checks.check_shape("steps", steps, remainder.shape, "remainder")
     checks.check_batch("remainder", remainder.shape)
     checks.check_scalar("tau", tau, "[0, inf)")
+    return _act_cost(steps, remainder, tau if isinstance(tau, jax.Array) else np.asarray(float(tau)))
+
+
+@jitted
+def _act_cost(steps, remainder, tau) -> jax.Array:
+    """Not compiled again for another τ."""
     (remainder,) = as_float(remainder)
-    return tau * (jnp.asarray(steps, remainder.dtype) + remainder)
+    return tau.astype(remainder.dtype) * (jnp.asarray(steps, remainder.dtype) + remainder)
 
 
 @jitted

@@ -4,6 +4,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.nn import log_sigmoid
 
 from ponder_jax.arrays import as_float, expand_right, jitted, length_array, step_numbers
@@ -80,16 +81,21 @@ def log_halting_from_lambdas(
     return _log_halting(log_halt + nan, log_continue + nan, n, cut, remainder)
 
 
-@jitted
 def halting_lengths(halt_logits: jax.Array, *, epsilon: float, min_steps: int = 1) -> jax.Array:
     """Nᵢ from ε: the smallest n ≥ min_steps with Σ_{j≤n} logsigmoid(−zⱼ) < log ε, else N (H6; paper §2.3)."""
     checks.check_steps_first("halt_logits", halt_logits)
     checks.check_number("epsilon", epsilon, "(0, 1)")
     checks.check_count("min_steps", min_steps, 1, halt_logits.shape[0])
+    return _halting_lengths(halt_logits, np.asarray(math.log(epsilon)), np.asarray(min_steps, np.int32))
+
+
+@jitted
+def _halting_lengths(halt_logits, log_epsilon, min_steps) -> jax.Array:
+    """Not compiled again for another ε."""
     (z,) = as_float(jax.lax.stop_gradient(halt_logits))
     n = step_numbers(z)
     left = jnp.cumsum(log_sigmoid(-z), 0)
-    return jnp.where((left < math.log(epsilon)) & (n >= min_steps), n, z.shape[0]).min(0)
+    return jnp.where((left < log_epsilon.astype(left.dtype)) & (n >= min_steps), n, z.shape[0]).min(0)
 
 
 @jitted

@@ -76,12 +76,17 @@ def draw_steps(
     return sample_steps(lambdas, uniforms, lengths=lengths)
 
 
-@jitted
 def quantile_steps(log_p: jax.Array, *, q: float) -> jax.Array:
     """The first n with Σ_{j≤n} pⱼ ≥ q; integers `[...batch]` (S6)."""
     checks.check_steps_first("log_p", log_p)
     checks.check_number("q", q, "(0, 1]")
+    return _quantile_steps(log_p, np.asarray(float(q)))
+
+
+@jitted
+def _quantile_steps(log_p, q) -> jax.Array:
+    """Not compiled again for another q."""
     (log_p,) = as_float(jax.lax.stop_gradient(log_p))
     n = step_numbers(log_p)
     last = jnp.where(log_p > -math.inf, n, 1).max(0)  # where rounding leaves the sum below q
-    return jnp.where(jnp.cumsum(jnp.exp(log_p), 0) >= q, n, last).min(0)
+    return jnp.where(jnp.cumsum(jnp.exp(log_p), 0) >= q.astype(log_p.dtype), n, last).min(0)
