@@ -33,7 +33,8 @@ def jobs(backend: Any, level: str) -> list[Job]:
     """Dtypes by the variables they need and this process lacks.
 
     Where code is compiled, which takes long, half precision runs beside the others, and so do the golden cases and the
-    gradients of the widest dtype. Quick compilation is for everything but compiled code at level full: the compiler as it is judges that.
+    gradients of the widest dtype. Quick compilation is for everything but compiled code at level full: the compiler as
+    it is judges that.
     """
     quick, environment = getattr(backend, "QUICK", {}), getattr(backend, "ENVIRONMENT", {})
     offered = tuple(getattr(backend, "DTYPES", None) or ())
