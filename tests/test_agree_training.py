@@ -1,5 +1,6 @@
 """Identical training: from one seed both backends go the same way, in float64 to 1e-9, in float32 as far as it goes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ pytest.importorskip("jax")
 
 from train_states import WAYS
 
+from ponder_jax.arrays import QUICK
 from ponder_ref.spec_data import tolerances
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,8 +28,10 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     dtype, folder = request.param, tmp_path_factory.mktemp("training")
     script, updates = str(ROOT / "tests" / "train_states.py"), str(UPDATES[dtype])
     files = {backend: folder / f"{backend}.npz" for backend in ("torch", "jax")}
+    # Code that runs for minutes is worth optimising: not the quick compilation that conftest.py asks for.
+    environment = {name: value for name, value in os.environ.items() if name not in QUICK}
     children = [
-        subprocess.Popen([sys.executable, script, backend, dtype, updates, str(file)], cwd=ROOT)
+        subprocess.Popen([sys.executable, script, backend, dtype, updates, str(file)], cwd=ROOT, env=environment)
         for backend, file in files.items()
     ]
     assert [child.wait() for child in children] == [0, 0]

@@ -62,7 +62,7 @@ def exports(init: Path) -> tuple[set[str], set[str]]:
     bound: set[str] = set()
     body = ast.parse(init.read_text(encoding="utf-8")).body
     # What stands under `if TYPE_CHECKING` is imported by `__getattr__` when it is asked for.
-    for node in [*body, *(inner for node in body if isinstance(node, ast.If) for inner in node.body)]:
+    for node in [*body, *(inner for outer in body if isinstance(outer, ast.If) for inner in outer.body)]:
         if isinstance(node, ast.Import | ast.ImportFrom):
             bound |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
