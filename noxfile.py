@@ -47,8 +47,9 @@ def test_backend(session: nox.Session, framework: str, other: str) -> None:
     """Installs one framework alone, judges its backend (compiled code too), and runs the backend's own tests."""
     install(session, framework, "tasks", "test")
     check_absent(session, other)
-    judge(session, "--backend", f"ponder_{framework}")
+    judge(session, "--backend", f"ponder_{framework}", "--level", "module")
     judge(session, "--backend", f"ponder_{framework}", "--level", "full", "--only", "B9")
+    session.run("pytest", "--doctest-modules", f"backends/{framework}", env=TEST_ENV)
     run_pytest(session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob(f"test_backend_{framework}*.py")))
 
 
