@@ -4,30 +4,15 @@ Exit code 0: measured. 2: what a benchmark needs at least is not installed.
 """
 
 import argparse
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from benchmarks.shared import Run, Skipped, import_or_skip, interleaved, ratios
+
 BETA, LAMBDA_P = 0.01, 0.2
-Run = Callable[[], float]  # one evaluation of value and gradient, waited for; gives the value
-
-
-class Skipped(Exception):
-    """A contender that cannot run here; one sentence says why."""
-
-
-def _import(name: str, package: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise Skipped(f"{error.name!r} is not installed ({package})") from None
 
 
 def _inputs(steps: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -52,18 +37,18 @@ def _torch_run(loss: Callable, z: np.ndarray) -> Run:
 def _torch_loss(steps: int, losses: np.ndarray) -> Callable:
     import torch
 
-    backend = _import("ponder_torch", "pip install -e '.[torch]'")
+    backend = import_or_skip("ponder_torch", "pip install -e '.[torch]'")
     held, prior = torch.from_numpy(losses), backend.geometric_log_prior(LAMBDA_P, steps)
     return lambda z: backend.ponder_loss(backend.log_halting(z), held, prior, beta=BETA).loss
 
 
 def torch_eager(z: np.ndarray, losses: np.ndarray) -> Run:
-    _import("torch", "pip install -e '.[torch]'")
+    import_or_skip("torch", "pip install -e '.[torch]'")
     return _torch_run(_torch_loss(len(z), losses), z)
 
 
 def torch_compiled(z: np.ndarray, losses: np.ndarray) -> Run:
-    torch = _import("torch", "pip install -e '.[torch]'")
+    torch = import_or_skip("torch", "pip install -e '.[torch]'")
     run = _torch_run(torch.compile(_torch_loss(len(z), losses), fullgraph=True, dynamic=False), z)
     try:
         run()
@@ -73,8 +58,8 @@ def torch_compiled(z: np.ndarray, losses: np.ndarray) -> Run:
 
 
 def jax_jit(z: np.ndarray, losses: np.ndarray) -> Run:
-    jax = _import("jax", "pip install -e '.[jax]'")
-    backend = _import("ponder_jax", "pip install -e '.[jax]'")
+    jax = import_or_skip("jax", "pip install -e '.[jax]'")
+    backend = import_or_skip("ponder_jax", "pip install -e '.[jax]'")
     held, prior = jax.numpy.asarray(losses), backend.geometric_log_prior(LAMBDA_P, len(z))
     logits = jax.numpy.asarray(z)
 
@@ -91,8 +76,8 @@ def jax_jit(z: np.ndarray, losses: np.ndarray) -> Run:
 
 
 def labml(z: np.ndarray, losses: np.ndarray) -> Run:
-    torch = _import("torch", "pip install -e '.[torch]'")
-    peer = _import("benchmarks.peers.labml", "pip install --no-deps labml-nn==0.5.1")
+    torch = import_or_skip("torch", "pip install -e '.[torch]'")
+    peer = import_or_skip("benchmarks.peers.labml", "pip install --no-deps labml-nn==0.5.1")
     loss = peer.training_loss(peer.geometric_log_prior(LAMBDA_P, len(z)), BETA)
     return _torch_run(partial(loss, step_losses=torch.from_numpy(losses)), z)
 
@@ -104,30 +89,6 @@ CONTENDERS = {
     "labml-nn, torch eager": labml,
 }
 OURS = ("torch eager", "torch.compile", "jax.jit")
-
-
-def interleaved(runs: dict[str, Run], repetitions: int) -> dict[str, list[float]]:
-    """Seconds of each run; all run in turn, repetition by repetition, so that the machine's load meets them all."""
-    for run in runs.values():
-        for _ in range(3):
-            run()
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(repetitions):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - start)
-    return seconds
-
-
-def ratios(seconds: dict[str, list[float]], base: str) -> str:
-    """A table: time of each over time of the base in the same repetition, median and quartiles."""
-    lines = [f"{'':<24} {'median':>8} {'quartiles':>16}"]
-    for name, times in seconds.items():
-        relative = [t / b for t, b in zip(times, seconds[base], strict=True)]
-        low, middle, high = statistics.quantiles(relative, n=4)
-        lines.append(f"{name:<24} {middle:>8.2f} {low:>8.2f} {high:>7.2f}")
-    return "\n".join(lines)
 
 
 def halting(options: argparse.Namespace) -> int:
@@ -159,6 +120,13 @@ def halting(options: argparse.Namespace) -> int:
     return 0
 
 
+def _training(options: argparse.Namespace) -> int:
+    """Imported when asked for: it needs the tasks too."""
+    from benchmarks.training import training
+
+    return training(options)
+
+
 def _positive(least: int, text: str) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be an integer of at least {least}, got {text!r}")
@@ -175,8 +143,16 @@ def main(arguments: list[str] | None = None) -> int:
         "--repetitions", type=partial(_positive, 2), default=50, help="of each contender (default: 50)"
     )
     command.set_defaults(run=halting)
+    command = commands.add_parser("training", help="updates of parity models: labml-nn, bare products, ε")
+    command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
+    command.add_argument("--threads", type=partial(_positive, 1), default=1, help="of each framework (default: 1)")
+    command.set_defaults(run=_training)
     options = parser.parse_args(arguments)
-    return options.run(options)
+    try:
+        return options.run(options)
+    except Skipped as reason:
+        print(reason, file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

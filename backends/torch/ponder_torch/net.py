@@ -33,8 +33,8 @@ class PonderNet(nn.Module):
 
     >>> net = PonderNet(lambda x, h: (h, h + x, x - 1.0), max_steps=3, initial_state=torch.zeros_like)
     >>> out = net(torch.tensor([1.0, 2.0]))
-    >>> out.y_hat.shape, out.log_p.exp().sum(0)
-    (torch.Size([3, 2]), tensor([1., 1.]))
+    >>> tuple(out.y_hat.shape), bool((out.log_p.exp().sum(0) - 1).abs().max() < 1e-6)
+    ((3, 2), True)
     """
 
     def __init__(

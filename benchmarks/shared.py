@@ -1,0 +1,44 @@
+"""Timing side by side, and contenders that may be missing."""
+
+import statistics
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+Run = Callable[[], float]  # one piece of work, waited for; gives a number to look at
+
+
+class Skipped(Exception):
+    """A contender that cannot run here; one sentence says why."""
+
+
+def import_or_skip(name: str, package: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise Skipped(f"{error.name!r} is not installed ({package})") from None
+
+
+def interleaved(runs: dict[str, Run], repetitions: int) -> dict[str, list[float]]:
+    """Seconds of each run; all run in turn, repetition by repetition, so that the machine's load meets them all."""
+    for run in runs.values():
+        for _ in range(3):
+            run()
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(repetitions):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def ratios(seconds: dict[str, list[float]], base: str) -> str:
+    """A table: time of each over time of the base in the same repetition, median and quartiles."""
+    lines = [f"{'':<26} {'median':>8} {'quartiles':>16}"]
+    for name, times in seconds.items():
+        relative = [t / b for t, b in zip(times, seconds[base], strict=True)]
+        low, middle, high = statistics.quantiles(relative, n=4)
+        lines.append(f"{name:<26} {middle:>8.3f} {low:>8.3f} {high:>7.3f}")
+    return "\n".join(lines)
