@@ -193,3 +193,13 @@ def check_start(initial_state: Any, encoder: Any, project: Any) -> None:
     for name, value in (("initial_state", initial_state), ("encoder", encoder), ("project", project)):
         if value is not None and not callable(value):
             raise ValueError(f"{name} must be a function of the input, got {type(value).__name__}")
+
+
+def check_criterion(values: Any, batch: tuple[int, ...]) -> None:
+    """A criterion gives one value an example, or several, which are then averaged; not one for the whole batch."""
+    check_array("criterion", values)
+    if tuple(values.shape[: len(batch)]) != tuple(batch):
+        raise ValueError(
+            f"criterion must give one value an example: its result has shape {tuple(values.shape)}, which does not"
+            f" begin with the batch's {tuple(batch)}"
+        )

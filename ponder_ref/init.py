@@ -13,7 +13,7 @@ from ponder_ref.settings import Model
 def generator(seed: int, name: str) -> np.random.Generator:
     """Each parameter has a stream of its own, named by the seed and the parameter's name."""
     checks.check_count("seed", seed, 0, 2**64 - 1)
-    return np.random.Generator(np.random.Philox(key=[seed, zlib.crc32(name.encode())]))
+    return np.random.Generator(np.random.Philox(key=np.array([seed, zlib.crc32(name.encode())], np.uint64)))
 
 
 def initial_parameters(

@@ -29,7 +29,7 @@ def freeze(halted: np.ndarray, old: Any, new: Any) -> Any:
         before, after = np.asarray(before), np.asarray(after)
         if after.shape[: halted.ndim] != halted.shape:
             return after  # shared by the batch
-        return np.where(halted.reshape(*halted.shape, *[1] * (after.ndim - halted.ndim)), before, after)
+        return np.where(halted.reshape((*halted.shape, *[1] * (after.ndim - halted.ndim))), before, after)
 
     return map_tree(leaf, old, new)
 
@@ -67,10 +67,11 @@ def ponder(
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
     rule = leaving_rule(method, epsilon, act_epsilon)
     min_steps = 1 if method == "act" else min_steps
-    predictions, logits, total, lengths = [], [], 0.0, None
+    predictions, logits, total, lengths, given = [], [], 0.0, None, state
     for n in range(1, (1 if method == "once" else max_steps) + 1):
-        before = state
-        result = step(state) if x is None else step(x, state)
+        # An example that has halted repeats its last step, which is known to be harmless: a step further might not be.
+        given = state if lengths is None else freeze(lengths > 0, given, state)
+        result = step(given) if x is None else step(x, given)
         if readout is None:
             y_hat, state, z = result
         else:
@@ -81,7 +82,6 @@ def ponder(
         if rule is not None:
             add, enough = rule
             lengths = np.zeros(np.shape(z), int) if lengths is None else lengths
-            state = freeze(lengths > 0, before, state)
             total = total + add(np.real(as_float(z)))
             lengths = np.where((lengths == 0) & enough(total) & (n >= min_steps), n, lengths)
             if (lengths > 0).all():
@@ -104,10 +104,11 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
 
-def _example_losses(criterion: Callable, y_hat, targets, batch_ndim: int) -> np.ndarray:
+def _example_losses(criterion: Callable, y_hat, targets, batch: tuple[int, ...]) -> np.ndarray:
     """criterion, averaged over what lies beyond the batch axes."""
     values = as_float(criterion(y_hat, targets))
-    return values.mean(axis=tuple(range(batch_ndim, values.ndim))) if values.ndim > batch_ndim else values
+    checks.check_criterion(values, batch)
+    return values.mean(axis=tuple(range(len(batch), values.ndim))) if values.ndim > len(batch) else values
 
 
 def pondering_loss(
@@ -123,15 +124,15 @@ def pondering_loss(
       beta, tau: weights of the KL and of ACT's cost.
       weights: `[...batch]` (L3).
     """
-    batch_ndim = out.halt_logits.ndim - 1
+    batch = out.halt_logits.shape[1:]
     if out.act is not None:
         y_hat = act_output(out.act.weights, out.y_hat)
-        rec = _example_losses(criterion, y_hat, targets, batch_ndim)
+        rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     used = np.real(out.log_p) > -np.inf
-    y_hat = np.where(used.reshape(*used.shape, *[1] * (out.y_hat.ndim - used.ndim)), out.y_hat, 0)
-    step_losses = np.stack([_example_losses(criterion, y, targets, batch_ndim) for y in y_hat])
+    y_hat = np.where(used.reshape((*used.shape, *[1] * (out.y_hat.ndim - used.ndim))), out.y_hat, 0)
+    step_losses = np.stack([_example_losses(criterion, y, targets, batch) for y in y_hat])
     prior, beta = (np.real(out.log_p), 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

@@ -15,7 +15,8 @@ PARTS = ("params", "m", "v")
 def learning_rates(optimiser: Optimiser, first: int, count: int) -> dict[str, np.ndarray]:
     """Learning rates `[count]` of Adam and of Muon from update `first` on, by the schedule (O5), in float64."""
     shape = {"total": optimiser.total, "warmup": optimiser.warmup, "decay": optimiser.decay, "end": optimiser.end}
-    tops = {"adam": optimiser.learning_rate, "muon": optimiser.matrix_learning_rate or optimiser.learning_rate}
+    matrices = optimiser.matrix_learning_rate
+    tops = {"adam": optimiser.learning_rate, "muon": optimiser.learning_rate if matrices is None else matrices}
     return {
         name: np.array([schedule(t, learning_rate=top, **shape) for t in range(first, first + count)])
         for name, top in tops.items()

@@ -58,7 +58,7 @@ class TrainingConfig:
     decay: str = option(
         "constant",
         Choice(("constant", "linear", "cosine")),
-        "course of the learning rate, to 0 at the last update",
+        "course of the learning rate; all but constant fall to 0 after the last update",
         group=OPTIMISER,
         paper="constant",
     )

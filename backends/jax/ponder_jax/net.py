@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from flax import nnx
 
-from ponder_jax.pondering import ponder, pondering_loss
+from ponder_jax.pondering import Shared, ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref import checks
 from ponder_ref.interface import Pondered, PonderLoss
@@ -18,7 +18,8 @@ class PonderNet(nnx.Module):
     """Lets a step network decide, for each example, how many steps to compute.
 
     Args:
-      step: `step(x, h) -> (y_hat, h, halt_logit)`, a module or function; `step(h)` where `encoder` is given.
+      step: `step(x, h) -> (y_hat, h, halt_logit)`, a module, or a function without parameters of its own (one that
+        closes over a module hides them from the optimizer); `step(h)` where `encoder` is given.
         halt_logit has one number an example, `[...batch]`; y_hat begins with the same shape; h is any tree of arrays.
       max_steps: N, the largest number of steps.
       initial_state: h₀ as a function of the input (after `project`).
@@ -56,6 +57,7 @@ class PonderNet(nnx.Module):
         act_epsilon: float = 0.01,
     ):
         checks.check_start(initial_state, encoder, project)
+        checks.check_count("max_steps", max_steps, 1)
         self.min_steps = min(2, max_steps) if min_steps is None else min_steps
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon)
         checks.check_number("lambda_p", lambda_p, "(0, 1]")
@@ -78,7 +80,7 @@ class PonderNet(nnx.Module):
         out = ponder(
             step,
             None if self.encoder is not None else x,
-            (state, changing),
+            (state, Shared(changing)),
             max_steps=steps,
             method=self.method,
             min_steps=min(self.min_steps, steps),
@@ -86,8 +88,8 @@ class PonderNet(nnx.Module):
             remainder=self.remainder,
             act_epsilon=self.act_epsilon,
         )
-        state, changing = out.state
-        put_back(changing)
+        state, shared = out.state
+        put_back(shared.tree)
         return out._replace(state=state)
 
     def prior(self, steps: int, like: jax.Array) -> jax.Array:
@@ -130,9 +132,9 @@ def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
     graph, params, changing = nnx.split(step, nnx.Param, ...)
 
     def pure(*args):
-        h, changing = args[-1]
-        module = nnx.merge(graph, params, changing)
+        h, shared = args[-1]
+        module = nnx.merge(graph, params, shared.tree)
         y_hat, h, z = module(*args[:-1], h)
-        return y_hat, (h, nnx.split(module, nnx.Param, ...)[2]), z
+        return y_hat, (h, Shared(nnx.split(module, nnx.Param, ...)[2])), z
 
     return pure, changing, lambda changing: nnx.update(step, changing)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -25,15 +26,36 @@ def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tupl
     return None
 
 
+@jax.tree_util.register_dataclass
+@dataclass
+class Shared:
+    """A part of the state that belongs to no example, whatever its shapes: random keys, running statistics."""
+
+    tree: Any
+
+
 def freeze(halted: jax.Array, old: Any, new: Any) -> Any:
     """The old state for examples that have halted, the new one for the others, leaf by leaf (M2)."""
 
-    def leaf(before: jax.Array, after: jax.Array) -> jax.Array:
-        if jnp.shape(after)[: halted.ndim] != halted.shape:
+    def leaf(before: Any, after: Any) -> Any:
+        if isinstance(after, Shared) or jnp.shape(after)[: halted.ndim] != halted.shape:
             return after  # shared by the batch
         return jnp.where(expand_right(halted, jnp.ndim(after)), before, after)
 
-    return jax.tree.map(leaf, old, new)
+    return jax.tree.map(leaf, old, new, is_leaf=lambda node: isinstance(node, Shared))
+
+
+def _settle(one: Callable, state: Any) -> Any:
+    """h₀ in the dtypes that the step returns, which a loop must keep; what else changes is named."""
+    after = jax.eval_shape(one, state)[1]
+    old, new = jax.tree.structure(state), jax.tree.structure(after)
+    if old != new:
+        raise ValueError(f"state must keep its structure: {old} became {new}")
+    for (path, before), now in zip(jax.tree.leaves_with_path(state), jax.tree.leaves(after), strict=True):
+        if before.shape != now.shape:
+            name = f"state{jax.tree_util.keystr(path)}"
+            raise ValueError(f"{name} must keep its shape: {before.shape} became {now.shape}")
+    return jax.tree.map(lambda x, now: x if x.dtype == now.dtype else x.astype(now.dtype), state, after)
 
 
 def ponder(
@@ -93,6 +115,7 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
         checks.check_step_result(y_hat, z)
         return state, (y_hat, z)
 
+    state = _settle(advance if readout is None else lambda h: (None, advance(h)), state)
     state, stacked = jax.lax.scan(body, state, None, length=steps, unroll=min(unroll, steps))
     y_hat, z = stacked if readout is None else readout(stacked)
     checks.check_step_result(y_hat, z)
@@ -114,24 +137,26 @@ def _run_some(
         checks.check_step_result(y_hat, z)
         return y_hat, state, z
 
+    state = _settle(one, state)
     y_shape, _, z_shape = jax.eval_shape(one, state)
     (total,) = as_float(jnp.zeros(z_shape.shape, z_shape.dtype))
     nothing = jnp.zeros(y_shape.shape, y_shape.dtype), jnp.zeros(z_shape.shape, z_shape.dtype)
 
     def run(carry, n):
-        before, total, lengths = carry
-        y_hat, state, z = one(before)
-        state = freeze(lengths > 0, before, state)
+        given, state, total, lengths = carry
+        # An example that has halted repeats its last step, which is known to be harmless: a step further might not be.
+        given = freeze(lengths > 0, given, state)
+        y_hat, state, z = one(given)
         total = total + add(*as_float(jax.lax.stop_gradient(z)))
         lengths = jnp.where((lengths == 0) & enough(total) & (n >= min_steps), n, lengths)
-        return (state, total, lengths), (y_hat, z)
+        return (given, state, total, lengths), (y_hat, z)
 
     def body(carry, n):
-        return jax.lax.cond((carry[2] == 0).any(), run, lambda carry, n: (carry, nothing), carry, n)
+        return jax.lax.cond((carry[3] == 0).any(), run, lambda carry, n: (carry, nothing), carry, n)
 
     numbers = jnp.arange(1, max_steps + 1, dtype=jnp.int32)
-    carry = state, total, jnp.zeros(z_shape.shape, jnp.int32)
-    (state, _, lengths), (y_hat, z) = jax.lax.scan(body, carry, numbers, unroll=min(unroll, max_steps))
+    carry = state, state, total, jnp.zeros(z_shape.shape, jnp.int32)
+    (_, state, _, lengths), (y_hat, z) = jax.lax.scan(body, carry, numbers, unroll=min(unroll, max_steps))
     return y_hat, z, state, jnp.where(lengths > 0, lengths, max_steps)
 
 
@@ -148,10 +173,11 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
 
-def _example_losses(criterion: Callable, y_hat: jax.Array, targets: jax.Array, batch_ndim: int) -> jax.Array:
+def _example_losses(criterion: Callable, y_hat: jax.Array, targets: Any, batch: tuple[int, ...]) -> jax.Array:
     """criterion, averaged over what lies beyond the batch axes."""
     values = criterion(y_hat, targets)
-    return values.mean(tuple(range(batch_ndim, values.ndim))) if values.ndim > batch_ndim else values
+    checks.check_criterion(values, batch)
+    return values.mean(tuple(range(len(batch), values.ndim))) if values.ndim > len(batch) else values
 
 
 def pondering_loss(
@@ -175,15 +201,15 @@ def pondering_loss(
       beta, tau: weights of the KL and of ACT's cost.
       weights: `[...batch]` (L3).
     """
-    batch_ndim = out.halt_logits.ndim - 1
+    batch = out.halt_logits.shape[1:]
     if out.act is not None:
         y_hat = act_output(out.act.weights, out.y_hat)
-        rec = _example_losses(criterion, y_hat, targets, batch_ndim)
+        rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
     y_hat = jnp.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
-    step_losses = jax.vmap(lambda y: _example_losses(criterion, y, targets, batch_ndim))(y_hat)
+    step_losses = jax.vmap(lambda y: _example_losses(criterion, y, targets, batch))(y_hat)
     prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

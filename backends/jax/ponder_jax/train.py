@@ -72,7 +72,7 @@ class Trainer:
         self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, dtype
         self.by_muon = matrices(model) if optimiser.name == "muon" else ()
         self.log_prior = geometric_log_prior(method.lambda_p, method.max_steps, dtype=dtype)
-        self._chunk = jax.jit(self._train_chunk, donate_argnums=0)
+        self._chunk = jax.jit(self._train_chunk)
         self._unroll = jax.jit(self._unroll_model, static_argnames="max_steps")
 
     def init(self, params: Mapping[str, np.ndarray]) -> TrainState:

@@ -60,4 +60,4 @@ def length_array(lengths: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor 
 
 def expand_right(x: torch.Tensor, ndim: int) -> torch.Tensor:
     """x with axes of length 1 added behind, up to ndim."""
-    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))
+    return x.reshape((*x.shape, *[1] * (ndim - x.ndim)))

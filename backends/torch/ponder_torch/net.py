@@ -57,6 +57,7 @@ class PonderNet(nn.Module):
     ):
         super().__init__()
         checks.check_start(initial_state, encoder, project)
+        checks.check_count("max_steps", max_steps, 1)
         self.min_steps = min(2, max_steps) if min_steps is None else min_steps
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon)
         checks.check_number("lambda_p", lambda_p, "(0, 1]")

@@ -12,8 +12,11 @@ from ponder_ref.interface import Pondered, PonderLoss
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
 from ponder_torch.arrays import as_float, expand_right
+from ponder_torch.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_torch.halting import log_halting
 from ponder_torch.losses import ponder_loss, weighted_mean
+
+ENTRYWISE = (binary_cross_entropy, cross_entropy, squared_error)
 
 
 def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
@@ -28,8 +31,8 @@ def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tupl
 def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
     """The old state for examples that have halted, the new one for the others, leaf by leaf (M2)."""
 
-    def leaf(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
-        if after.shape[: halted.ndim] != halted.shape:
+    def leaf(before: Any, after: Any) -> Any:
+        if not isinstance(after, torch.Tensor) or after.shape[: halted.ndim] != halted.shape:
             return after  # shared by the batch
         return torch.where(expand_right(halted, after.ndim), before, after)
 
@@ -101,9 +104,11 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
 def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, min_steps: int, rule):
     """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
     add, enough = rule
-    predictions, logits, total, lengths = [], [], torch.zeros(()), torch.zeros(())
+    predictions, logits, total, lengths, given = [], [], torch.zeros(()), torch.zeros(()), state
     for n in range(1, max_steps + 1):
-        before, result = state, advance(state)
+        # An example that has halted repeats its last step, which is known to be harmless: a step further might not be.
+        given = state if n == 1 else freeze(lengths > 0, given, state)
+        result = advance(given)
         if readout is None:
             y_hat, state, z = result
         else:
@@ -115,7 +120,6 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         if n == 1:
             total, lengths = add(counted), torch.zeros(z.shape, dtype=torch.int64, device=z.device)
         else:
-            state = freeze(lengths > 0, before, state)
             total = total + add(counted)
         if n >= min_steps:
             lengths = torch.where((lengths == 0) & enough(total), n, lengths)
@@ -138,20 +142,18 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
 
-def _example_losses(criterion: Callable, y_hat: torch.Tensor, targets: torch.Tensor, batch_ndim: int) -> torch.Tensor:
+def _example_losses(criterion: Callable, y_hat: torch.Tensor, targets: Any, batch: tuple[int, ...]) -> torch.Tensor:
     """criterion, averaged over what lies beyond the batch axes."""
     values = criterion(y_hat, targets)
-    return values.flatten(batch_ndim).mean(-1) if values.ndim > batch_ndim else values
+    checks.check_criterion(values, batch)
+    return values.flatten(len(batch)).mean(-1) if values.ndim > len(batch) else values
 
 
-def _step_losses(criterion: Callable, y_hat: torch.Tensor, targets: torch.Tensor, batch_ndim: int) -> torch.Tensor:
-    """The losses of all steps in one call: steps and the first batch axis become one axis."""
-    steps = len(y_hat)
-    targets = targets.expand(steps, *targets.shape)
-    if batch_ndim:
-        y_hat, targets = y_hat.flatten(0, 1), targets.flatten(0, 1)
-    values = _example_losses(criterion, y_hat, targets, max(batch_ndim, 1))
-    return values.unflatten(0, (steps, -1)) if batch_ndim else values
+def _step_losses(criterion: Callable, y_hat: torch.Tensor, targets: Any, batch: tuple[int, ...]) -> torch.Tensor:
+    """The losses of all steps `[N, ...batch]`: in one call where the criterion works entry by entry, else in N."""
+    if criterion not in ENTRYWISE:
+        return torch.stack([_example_losses(criterion, y, targets, batch) for y in y_hat])
+    return _example_losses(criterion, y_hat, targets.expand(len(y_hat), *targets.shape), (len(y_hat), *batch))
 
 
 def pondering_loss(
@@ -169,21 +171,20 @@ def pondering_loss(
     Args:
       out: of `ponder`.
       targets: `[...batch, ...]`.
-      criterion: a function of predictions `[many, ...]` and targets `[many, ...]`, a tensor that begins with `[many]`;
-        it is called once for all steps, which then stand along the first axis together with the batch.
+      criterion: a function of a prediction `[...batch, ...]` and targets, a tensor that begins with the batch shape.
       log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
       beta, tau: weights of the KL and of ACT's cost.
       weights: `[...batch]` (L3).
     """
-    batch_ndim = out.halt_logits.ndim - 1
+    batch = tuple(out.halt_logits.shape[1:])
     if out.act is not None:
         y_hat = act_output(out.act.weights, out.y_hat)
-        rec = _example_losses(criterion, y_hat, targets, batch_ndim)
+        rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
     y_hat = torch.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
-    step_losses = _step_losses(criterion, y_hat, targets, batch_ndim)
+    step_losses = _step_losses(criterion, y_hat, targets, batch)
     prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

@@ -113,6 +113,75 @@ def _act_without_remainder(step, x, state, **options) -> Pondered:
     return out._replace(act=out.act._replace(weights=np.where(n <= out.act.steps, lam, 0)))
 
 
+def _detached_start(step, x, state, **options) -> Pondered:
+    """No gradient into h₀: an encoder is never trained."""
+    return ponder_ref.ponder(step, x, map_tree(detach, state), **options)
+
+
+def _detached_input(step, x, state, **options) -> Pondered:
+    """No gradient into the input: a projection is never trained."""
+    return ponder_ref.ponder(step, map_tree(detach, x), state, **options)
+
+
+def _a_step_too_far(step, x, state, **options) -> Pondered:
+    """A halted example's state is put back after the step, which has then run once more: its slope may be NaN."""
+    out = ponder_ref.ponder(step, x, state, **options)
+    if options.get("epsilon") is None:
+        return out
+    with np.errstate(all="ignore"):
+        further = step(out.state) if x is None else step(x, out.state)
+    spoilt = np.where(np.isfinite(further[0] if isinstance(further, tuple) else further), 0, 1j * np.nan)
+    return out._replace(y_hat=out.y_hat + spoilt if np.iscomplexobj(out.y_hat) and spoilt.any() else out.y_hat)
+
+
+def _readout_of_nothing(step, x, state, **options) -> Pondered:
+    """With a readout the predictions are zeros."""
+    out = ponder_ref.ponder(step, x, state, **options)
+    return out if options.get("readout") is None else out._replace(y_hat=out.y_hat * 0)
+
+
+def _first_prior(out, options):
+    prior = options.get("log_prior")
+    return out, {**options, "log_prior": prior if prior is None or prior.ndim == 1 else prior[:, 0]}
+
+
+def _masks_ignored(out, options):
+    weights = options.get("weights")
+    return out, {**options, "weights": None if weights is not None and weights.dtype == bool else weights}
+
+
+def _uniform_instead(out, options):
+    if options.get("log_prior") is None and out.log_p is not None:
+        options = {**options, "log_prior": np.full(len(out.log_p), -np.log(len(out.log_p)))}
+    return out, options
+
+
+def _multiplied(out, targets, criterion, **options) -> PonderLoss:
+    """Losses beyond Nᵢ are multiplied by 0, not left out."""
+    if out.act is not None:
+        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+    losses = np.stack([criterion(y, targets) for y in out.y_hat])
+    parts = ponder_ref.pondering_loss(out, targets, criterion, **options)
+    if losses.ndim > out.log_p.ndim:
+        return parts
+    return parts._replace(example_rec=(np.exp(out.log_p) * losses).sum(axis=0))
+
+
+def _steps_in_one_batch(out, targets, criterion, **options) -> PonderLoss:
+    """Steps and examples as one batch for the criterion."""
+    if out.act is not None or out.log_p.ndim != 2:
+        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+    steps = len(out.y_hat)
+    flat, tiled = out.y_hat.reshape(-1, *out.y_hat.shape[2:]), np.concatenate([targets] * steps)
+    values = criterion(flat, tiled).reshape(steps, -1, *criterion(flat, tiled).shape[1:])
+    return ponder_ref.pondering_loss(out._replace(y_hat=values), targets, lambda y, t: y, **options)
+
+
+def _stretched(y_hat, targets):
+    difference = right.as_float(y_hat) - right.as_float(targets)
+    return difference * difference
+
+
 def _loss(change):
     """`pondering_loss` with something done to its arguments."""
 
@@ -164,6 +233,28 @@ def _mutant(name: str, defect: str, requirement: str, **replaced) -> Mutant:
 
 
 MUTANTS = (
+    _mutant("start-detached", "no gradient into the initial state", "M7", ponder=_detached_start),
+    _mutant("input-detached", "no gradient into the input", "M7", ponder=_detached_input),
+    _mutant("a-step-too-far", "a halted example takes one more step", "M7", ponder=_a_step_too_far),
+    _mutant("readout-of-nothing", "predictions of a readout are zeros", "M1", ponder=_readout_of_nothing),
+    _mutant("first-example-s-prior", "the first one's prior for all", "M6", pondering_loss=_loss(_first_prior)),
+    _mutant("masks-ignored", "boolean weights have no effect", "M6", pondering_loss=_loss(_masks_ignored)),
+    _mutant("a-prior-always", "a uniform prior where none is given", "M6", pondering_loss=_loss(_uniform_instead)),
+    _mutant("multiplied-by-zero", "losses beyond Nᵢ are multiplied by 0", "M6", pondering_loss=_multiplied),
+    _mutant("steps-in-one-batch", "the criterion sees all steps as a batch", "M6", pondering_loss=_steps_in_one_batch),
+    _mutant("squared-error-stretches", "shapes are broadcast", "M5", squared_error=_stretched),
+    _mutant(
+        "soft-targets-rounded",
+        "targets are rounded to 0 and 1",
+        "M5",
+        binary_cross_entropy=lambda y_hat, targets: ponder_ref.binary_cross_entropy(y_hat, np.round(targets)),
+    ),
+    _mutant(
+        "projection-detached",
+        "no gradient into the input weights",
+        "M8",
+        rnn_project=lambda params, x: detach(ponder_ref.rnn_project(params, x)),
+    ),
     _mutant("step-one-blind", "step 1 does not see the input", "M1", ponder=_blind_first_step),
     _mutant("one-call-too-many", "the step is called N + 1 times", "M1", ponder=_one_call_too_many),
     _mutant("one-step-short", "N − 1 steps", "M1", ponder=_around(max_steps=lambda o: max(1, o["max_steps"] - 1))),
