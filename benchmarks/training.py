@@ -53,6 +53,7 @@ def labml_gru() -> Run:
     x, y = _tensors(torch)
 
     def run() -> float:
+        loss = torch.zeros(())
         for k in range(CHUNK):
             p, y_hat, _, _ = net(x[k])
             loss = rec(p, y_hat, y[k]) + 0.01 * reg(p)
@@ -94,6 +95,7 @@ def torch_gru() -> Run:
     x, y = _tensors(torch)
 
     def run() -> float:
+        loss = torch.zeros(())
         for k in range(CHUNK):
             gates = functional.linear(x[k], cell.weight_ih, cell.bias_ih).chunk(3, -1)
             out = backend.ponder(step, gates, x.new_zeros(BATCH, HIDDEN), max_steps=STEPS, readout=readout)

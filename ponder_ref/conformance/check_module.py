@@ -47,7 +47,8 @@ def batches_of_any_rank(trial: Trial) -> None:
 def input_in_the_state(trial: Trial) -> None:
     """step(h), without an input; the state is a tuple with a list and a dict inside."""
     network, _ = clear_network(trial)
-    for options in ({}, {"epsilon": 0.3}):
+    ways: tuple[dict[str, Any], ...] = ({}, {"epsilon": 0.3})
+    for options in ways:
         step = step_without_input(on_backend(trial, network.weights))
         state = (on_backend(trial, network.x), [on_backend(trial, start(network))])
         got = trial.subject.backend.ponder(step, None, state, max_steps=STEPS, **options)
@@ -71,7 +72,7 @@ def input_trees(trial: Trial) -> None:
 def read_out_together(trial: Trial) -> None:
     """A step that returns its state alone, and a readout of it: in every way of pondering."""
     network, _ = clear_network(trial)
-    given = [on_backend(trial, part) for part in (network.weights, network.x, network.h)]
+    weights, x, h = (on_backend(trial, part) for part in (network.weights, network.x, network.h))
 
     def pondered(backend: Any, weights: Any, x: Any, h: Any, options: dict[str, Any]):
         return backend.ponder(
@@ -83,7 +84,7 @@ def read_out_together(trial: Trial) -> None:
         )
 
     for way, (_, options) in WAYS.items():
-        got = pondered(trial.subject.backend, *given, options)
+        got = pondered(trial.subject.backend, weights, x, h, options)
         want = pondered(ponder_ref, network.weights, network.x, network.h, options)
         compare_result(trial, "M1", f"ponder with a readout, {way}", got, want)
 

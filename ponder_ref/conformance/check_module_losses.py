@@ -20,6 +20,7 @@ from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
 from ponder_ref.conformance.step_networks import OUTPUTS, step_with
 from ponder_ref.conformance.subject import round_to
 from ponder_ref.init import initial_parameters
+from ponder_ref.interface import Pondered
 from ponder_ref.settings import Model
 
 WEIGHTS = {"fractions": np.array([0.5, 0.0, 1.0, 2.0]), "a mask": np.array([True, False, True, True])}
@@ -49,8 +50,9 @@ def _register_loss(way: str) -> None:
         got_out, want_out = ponder_both(trial, network, options)
         prior, targets = round_to(trial.dtype, PRIOR), network.targets
         for kind, weights in {**WEIGHTS, "none": None}.items():
-            given = [None if x is None else on_backend(trial, x) for x in (targets, prior, weights)]
-            got = _loss(trial.subject.backend, got_out, *given, options)
+            held_targets, held_prior = (on_backend(trial, x) for x in (targets, prior))
+            share = None if weights is None else on_backend(trial, weights)
+            got = _loss(trial.subject.backend, got_out, held_targets, held_prior, share, options)
             want = _loss(ponder_ref, want_out, targets, prior, weights, options)
             live = np.full(4, True) if weights is None else weights > 0
             _compare_loss(trial, f"{way}, weights: {kind}", got, want, live)
@@ -65,8 +67,8 @@ def priors(trial: Trial) -> None:
     for options in ({}, {"epsilon": 0.3}):
         got_out, want_out = ponder_both(trial, network, options)
         for kind, prior in (("an own prior", own), ("no prior", None)):
-            given = [None if x is None else on_backend(trial, x) for x in (network.targets, prior)]
-            got = _loss(trial.subject.backend, got_out, *given, None, options)
+            targets, held = on_backend(trial, network.targets), None if prior is None else on_backend(trial, prior)
+            got = _loss(trial.subject.backend, got_out, targets, held, None, options)
             want = _loss(ponder_ref, want_out, network.targets, prior, None, options)
             _compare_loss(trial, f"{kind}, {options}", got, want, np.full(4, True))
 
@@ -113,7 +115,7 @@ def what_lies_beyond(trial: Trial) -> None:
     y_hat[beyond] = np.nan
     y_hat[:, 1] = np.nan
     fields = {name: getattr(got, name) for name in ("halt_logits", "log_p", "lengths", "state", "act")}
-    hurt = ponder_ref.interface.Pondered(on_backend(trial, y_hat), **fields)
+    hurt = Pondered(on_backend(trial, y_hat), **fields)
     prior, targets = (on_backend(trial, x) for x in (round_to(trial.dtype, PRIOR), network.targets))
     value = backend.pondering_loss(hurt, targets, backend.cross_entropy, log_prior=prior, beta=0.3).example_rec
     right = ponder_ref.pondering_loss(want, network.targets, ponder_ref.cross_entropy, log_prior=PRIOR).example_rec

@@ -30,9 +30,9 @@ def make_network(rng: np.random.Generator, batch: tuple[int, ...] = (4,), *, hal
         "c": np.array(halting),
     }
     x, h = rng.normal(size=(*batch, INPUTS)), rng.normal(size=(*batch, HIDDEN)) * 0.3
-    rounded = [v.astype(np.float32).astype(np.float64) for v in (x, h)]
+    x, h = (v.astype(np.float32).astype(np.float64) for v in (x, h))
     weights = {k: v.astype(np.float32).astype(np.float64) for k, v in weights.items()}
-    return Network(weights, *rounded, rng.integers(0, OUTPUTS, batch))
+    return Network(weights, x, h, rng.integers(0, OUTPUTS, batch))
 
 
 def transition(weights: dict[str, Any], x: Any, h: Any) -> Any:

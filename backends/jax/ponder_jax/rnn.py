@@ -31,13 +31,14 @@ def rnn_unroll(
     """
     weights = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
     bias = jnp.concatenate([params["output.b"], params["halt.b"]])
-    both, states, lengths = _unroll(max_steps, rule, params["rnn.w_h"], weights, bias, projected)
+    results: Any = _unroll(max_steps, rule, params["rnn.w_h"], weights, bias, projected)
+    both, states, lengths = results
     last = jnp.take_along_axis(jax.lax.stop_gradient(states), lengths[None, :, None] - 1, 0)[0]
     return both[..., :-1], both[..., -1], last, lengths
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _unroll(max_steps: int, rule: Rule | None, w_h, weights, bias, projected):
+def _unroll(max_steps: int, rule: Rule | None, w_h, weights, bias, projected) -> Any:
     return _forward(max_steps, rule, w_h, weights, bias, projected)[0]
 
 
