@@ -39,7 +39,11 @@ def parser(task: Any) -> Parser:
     p.add_argument(
         "--backend", metavar="NAME", help="torch, jax, or a module with a Trainer (default: jax if it is installed)"
     )
-    p.add_argument("--threads", metavar="N", help=f"threads of the backend ({THREADS}; default 1)")
+    p.add_argument(
+        "--threads",
+        metavar="N",
+        help=f"threads of the backend ({THREADS}; default 1; JAX: one, or as many as it likes)",
+    )
     folder = p.add_argument_group("run folder")
     folder.add_argument("--out", metavar="DIR", help="the run's folder, new or empty")
     folder.add_argument(
@@ -109,7 +113,8 @@ def start(task: Any, options: argparse.Namespace) -> int:
     made = task(config)
     trainer = make_trainer(backend, made, whole(options, "threads", THREADS, 1))
     run = Run.create(Path(options.out), task.NAME, config, backend)
-    return finish(run, made, trainer, None, backend)
+    with run.alone():
+        return finish(run, made, trainer, None, backend)
 
 
 def resume(task: Any, options: argparse.Namespace) -> int:
@@ -123,10 +128,11 @@ def resume(task: Any, options: argparse.Namespace) -> int:
         raise Refused(f"--resume cannot change the config of {run.folder}: {difference}")
     backend = getattr(options, "backend", None) or run.backend
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
-    start_from = run.load(file)
-    made = task(run.config)
-    trainer = make_trainer(backend, made, whole(options, "threads", THREADS, 1))
-    return finish(run, made, trainer, start_from, backend)
+    with run.alone():
+        start_from = run.load(file)
+        made = task(run.config)
+        trainer = make_trainer(backend, made, whole(options, "threads", THREADS, 1))
+        return finish(run, made, trainer, start_from, backend)
 
 
 def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str) -> int:
@@ -155,12 +161,15 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     trained = task(run.config)
     trainer = make_trainer(getattr(options, "backend", None) or run.backend, trained, threads)
     state = load_state(trainer, found.arrays, getattr(options, "checkpoint", run.checkpoints))
+    if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
+        explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])
     made = task(dataclasses.replace(run.config, **explicit))
     settings = {"examples": examples or run.config.eval_examples, "draws": draws}
     for split in made.splits("test"):
         record = {"split": split, **evaluate(trainer, state, made, split, **settings)}
         print("\n".join(summary.of_record(record, made)))
-    print(f"checkpoint of update {found.about['update']}, N = {made.config.max_steps}, {draws} draws")
+    steps = 1 if made.config.method == "once" else made.config.max_steps
+    print(f"checkpoint of update {found.about['update']}, N = {steps}, {draws} draws")
     return 0
 
 

@@ -17,9 +17,10 @@ from tasks.runs import CONFIG, METRICS, read_json, read_records
 
 
 class Loaded(NamedTuple):
-    """A run as it is drawn: the values that name it, without the seed, and its evaluations."""
+    """A run as it is drawn: its seed, the values that name it, and its evaluations."""
 
     folder: Path
+    seed: Any
     values: dict[str, Any]
     evaluations: list[dict[str, Any]]
 
@@ -42,9 +43,11 @@ def load(folder: Path) -> Loaded:
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Refused(f"{folder / CONFIG} is not the config of a run")
     values = {"task": content.get("task"), **content["config"]}
-    values.pop("seed", None)
+    seed = values.pop("seed", None)
     evaluations = [record for record in read_records(folder / METRICS) if record.get("kind") == "eval"]
-    return Loaded(folder, {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}, evaluations)
+    return Loaded(
+        folder, seed, {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}, evaluations
+    )
 
 
 def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
@@ -68,7 +71,10 @@ def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
     for run in runs:
         method = str(run.values.get("method"))
         parts = [f"{name} {run.values.get(name)}" for name in differing if only.get(name) in (None, method)]
-        groups.setdefault(", ".join([method, *parts]), []).append(run)
+        group = groups.setdefault(", ".join([method, *parts]), [])
+        if twin := next((other for other in group if other.seed == run.seed), None):
+            raise Refused(f"{run.folder} and {twin.folder} are the same run with the same seed: give one of them")
+        group.append(run)
     return dict(sorted(groups.items(), key=lambda item: ("ponder" not in item[0], item[0])))
 
 
@@ -81,7 +87,8 @@ def curves(group: list[Loaded], split: str, x: str, y: str) -> tuple[np.ndarray,
     shared = set.intersection(*({record["update"] for record in row} for row in rows))
     rows = [[record for record in row if record["update"] in shared] for row in rows]
     values = np.array([column(row, y) for row in rows])
-    return np.mean([column(row, x) for row in rows], axis=0), values.mean(axis=0), values.std(axis=0)
+    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
+    return np.mean([column(row, x) for row in rows], axis=0), values.mean(axis=0), spread
 
 
 def plot_groups(axes: Any, groups: dict[str, list[Loaded]], split: str, x: str, y: str) -> None:

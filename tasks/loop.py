@@ -175,6 +175,7 @@ def train(run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | Non
     """Trains to the end, and notes in sessions.jsonl what was done here and how long it took."""
     with StopSignals() as stop:
         training = Training(run, task, trainer, start)
+        run.clear_leftovers()
         training.prepare()
         began, first = time.time(), training.update
         outcome = "stopped"

@@ -4,9 +4,10 @@ A resumed run ends with the same folder as an unbroken one; only sessions.jsonl,
 apart.
 """
 
+import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,32 @@ class Run:
             raise Refused(f"{folder} is a run of the task {content['task']!r}, not of {task!r}")
         config = from_json(config_type, content["config"], str(folder / CONFIG))
         return cls(folder, task, config, content["backend"])
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keeps other processes from training in the folder, where the system can; ends with the process, however."""
+        try:
+            import fcntl
+        except ImportError:  # a system without such locks
+            yield
+            return
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"another process is training in {self.folder}: wait for it or stop it") from None
+            except OSError:
+                pass  # a file system without locks
+            yield
+        finally:
+            os.close(folder)
+
+    def clear_leftovers(self) -> None:
+        """Removes files that a killed process had begun to write."""
+        for path in (*self.folder.glob("*.tmp"), *self.checkpoints.glob("*.tmp")):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def make_folders(self) -> None:
         try:

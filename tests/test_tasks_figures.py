@@ -49,8 +49,11 @@ def test_seeds_are_joined_and_settings_told_apart():
     assert set(figures.label_groups([*runs, other])) == {"act", "ponder, lambda_p 0.1", "ponder, lambda_p 0.4"}
     # ACT does not read λ_p, so that a difference there does not split its group.
     act = next(run for run in runs if run.values["method"] == "act")
-    unread = act._replace(values=act.values | {"lambda_p": 0.1})
+    unread = act._replace(values=act.values | {"lambda_p": 0.1}, seed=act.seed + 1)
     assert set(figures.label_groups([act, unread])) == {"act"}
+    # A copy is not another seed.
+    with pytest.raises(Refused, match="same run with the same seed"):
+        figures.label_groups([act, act._replace(folder=Path("copy"))])
 
 
 def test_curves_are_means_and_deviations_over_seeds():
@@ -59,7 +62,7 @@ def test_curves_are_means_and_deviations_over_seeds():
     values = np.array([[r["accuracy"] for r in run.evaluations if r["split"] == "valid"] for run in group])
     assert x.tolist() == [0, 20, 40, 60]
     assert mean == pytest.approx(values.mean(axis=0))
-    assert spread == pytest.approx(np.abs(values[0] - values[1]) / 2)
+    assert spread == pytest.approx(np.abs(values[0] - values[1]) / 2**0.5)
     assert figures.curves(group, "nothing", "update", "accuracy")[0].size == 0
 
 

@@ -1,6 +1,7 @@
 """Runs on the command line, with a trainer in NumPy: resuming is exact whatever the stop; trouble is one sentence."""
 
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -234,3 +235,32 @@ def test_other_methods_run(method: str, tmp_path: Path):
     last = records(tmp_path / "run")[-1]
     assert last["draws"] == 0
     assert len(last["step_share"]) == (1 if method == "once" else 5)
+
+
+def test_one_process_at_a_time(unbroken: Path, tmp_path: Path):
+    fcntl = pytest.importorskip("fcntl")
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        sentence = refused(parity("--out", folder, "--resume", cwd=tmp_path))
+        assert "another process is training in" in sentence
+    finally:
+        os.close(held)
+
+
+def test_what_a_killed_process_had_begun_is_cleared(unbroken: Path, tmp_path: Path):
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    (folder / "checkpoints" / "update-00000007.safetensors.tmp").write_bytes(b"half")
+    resumed(folder)
+    assert contents(folder).keys() == contents(unbroken).keys()
+
+
+def test_fewer_steps_than_training_s_minimum_at_evaluation(tmp_path: Path):
+    folder = tmp_path / "run"
+    done = parity(*START, "--epsilon", "0.1", "--updates", "20", "--out", folder, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = parity("--evaluate", folder, "--max-steps", "1", cwd=tmp_path)
+    assert done.returncode == 0 and "N = 1" in done.stdout, done.stderr
