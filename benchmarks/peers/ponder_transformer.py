@@ -141,6 +141,7 @@ CAUSES = {
     "L2": f"The direction is right, the scale is not: {_REG}. A prior of 0 counts as 1e-20.",
     "L4": f"L1 and L2 together: {_REC}; {_REG}.",
     "L5": f"The objective is another one: {_REC}; {_REG}; {_NO_REMAINDER}.",
+    "B3": "The losses are computed in the network's own float32, whatever the dtype of their arguments.",
     "B4": "Arguments are not checked; what is raised comes from torch.",
     "B5": f"In a batch {_REC}, so that an example's gradient depends on the losses of its mates; and {_REG}.",
 }

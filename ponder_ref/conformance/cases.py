@@ -207,9 +207,11 @@ def halting_arguments(source, name: str, array: np.ndarray) -> tuple[dict, dict]
 
 
 def log_distribution(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:
-    """Some log p, cut or not, as a backend would be given it."""
-    arrays, arguments = halting_arguments(source, "halt_logits", source.logits((steps, *batch)))
-    return source.round(expected("log_halting", arrays, arguments)["result"])
+    """Some log p, cut or not: -inf may be given also to a backend that does not cut by itself."""
+    arrays = {"halt_logits": source.logits((steps, *batch))}
+    if source.option("H4", True, False):
+        arrays["lengths"] = source.integers(1, steps, batch)
+    return source.round(expected("log_halting", arrays, {"remainder": some_remainder(source)})["result"])
 
 
 def log_prior(source, steps: int, batch: tuple[int, ...]) -> np.ndarray:

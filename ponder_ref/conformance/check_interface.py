@@ -176,7 +176,9 @@ def whole_numbers_are_numbers(trial: Trial) -> None:
 def arguments_are_left_alone(trial: Trial) -> None:
     """Every array is the same after the call as before it."""
     rng = trial.rng()
-    for function, make in ((f, m) for f, m in MAKERS.items() for _ in range(3) if trial.subject.offers(f)):
+    narrow = FULL_PRECISION if trial.dtype in LOW_PRECISION else ()
+    offered = [name for name in MAKERS if trial.subject.offers(name) and name not in narrow]
+    for function, make in ((name, MAKERS[name]) for name in offered for _ in range(3)):
         steps, batch = SHAPES[rng.integers(len(SHAPES))]
         arrays, arguments = make(trial.seeded(steps, batch, rng))
         arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
