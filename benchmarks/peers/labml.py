@@ -124,7 +124,7 @@ CAUSES = {
     "L2": f"In place of KL(p ‖ prior), {_DIRECTION}.",
     "L4": f"The parts are added as they should be, but {_DIRECTION}.",
     "L5": f"The objective is another one: {_DIRECTION}.",
-    "B3": "The sum over steps is kept in p's dtype: where p is float32 and the losses float64, half the digits are lost.",
+    "B3": "The sum over steps is kept in the dtype of p: with p in float32 and losses in float64, digits are lost.",
     "B4": "Arguments are not checked; what is raised comes from torch.",
     "B6": "`torch.bernoulli(lambda_n)` in the forward pass raises if one λ of the batch is NaN: one example ends all.",
 }
