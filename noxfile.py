@@ -39,8 +39,9 @@ def judge(session: nox.Session, *args: str) -> None:
 
 
 def run_pytest(session: nox.Session, *args: str) -> None:
-    """pytest, with what stands behind `--` on nox's command line."""
-    session.run("pytest", *args, *session.posargs, env=TEST_ENV)
+    """pytest, files side by side, with what stands behind `--` on nox's command line."""
+    side_by_side = ("-n", "auto", "--maxprocesses", "4", "--dist", "loadfile")
+    session.run("pytest", *side_by_side, *args, *session.posargs, env=TEST_ENV)
 
 
 def test_backend(session: nox.Session, framework: str, other: str) -> None:

@@ -116,8 +116,9 @@ class Run:
     def clear_leftovers(self) -> None:
         """Removes files that a killed process had begun to write."""
         for path in (*self.folder.glob("*.tmp"), *self.checkpoints.glob("*.tmp")):
-            with contextlib.suppress(OSError):
-                path.unlink()
+            if path.is_file() and not path.is_symlink():
+                with contextlib.suppress(OSError):
+                    path.unlink()
 
     def make_folders(self) -> None:
         try:
