@@ -89,7 +89,7 @@ def experiment(folder: Path) -> str:
     for label, group in groups.items():
         took = statistics.mean(seconds(run) for run in group)
         seeds = ", ".join(str(run.config.seed) for run in group)
-        lines.append(f"- {label}: `{command(group[0])}`, seeds {seeds}; {took / 60:.1f} minutes each on one core")
+        lines.append(f"- {label}: `{command(group[0])}`, seeds {seeds}; {took / 60:.1f} minutes each")
     drawn = figures.draw([str(folder)], DOCS / "figures" / folder.name)
     lines += ["", *(f"![{path.stem} of {about['title']}](figures/{folder.name}/{path.name})" for path in drawn), ""]
     return "\n".join(lines)
