@@ -173,6 +173,13 @@ def check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilo
     check_number("act_epsilon", act_epsilon, "(0, 1)")
 
 
+def check_prices(lambda_p: Any, beta: Any, tau: Any) -> None:
+    """The prior's parameter and the weights of the KL and of ACT's cost, of a module or a training."""
+    check_number("lambda_p", lambda_p, "(0, 1]")
+    check_number("beta", beta, "[0, inf)")
+    check_number("tau", tau, "[0, inf)")
+
+
 def check_step_result(y_hat: Any, halt_logit: Any) -> None:
     """One halting logit an example, and a prediction that begins with the same batch shape."""
     check_floating("halt_logit", halt_logit)

@@ -41,6 +41,15 @@ class Pondered(NamedTuple):
     act: Any
 
 
+class LeavingRule(NamedTuple):
+    """When an unroll may end: what a step's logit adds to each example's sum, whether the sum is enough, and from which
+    step on that counts (spec M2, M4)."""
+
+    add: Any
+    enough: Any
+    min_steps: int
+
+
 class Batch(NamedTuple):
     """Examples as NumPy arrays: what crosses from a task into a backend. `weights` may be None."""
 

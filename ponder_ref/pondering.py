@@ -8,17 +8,19 @@ import numpy as np
 from ponder_ref import checks
 from ponder_ref.act import act_cost, act_output, act_weights
 from ponder_ref.halting import as_float, log_halting, log_sigmoid
-from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
 from ponder_ref.losses import ponder_loss, weighted_mean
 from ponder_ref.trees import map_tree
 
 
-def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
-    """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
+def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> LeavingRule | None:
+    """The rule by which a method leaves early; None if it takes all steps."""
     if method == "act":
-        return lambda z: np.exp(log_sigmoid(z)), lambda total: total >= 1 - act_epsilon  # A1
+        return LeavingRule(
+            lambda z: np.exp(log_sigmoid(z)), lambda total: total >= 1 - act_epsilon, 1
+        )  # A1; no minimum for ACT
     if epsilon is not None:
-        return lambda z: log_sigmoid(-z), lambda total: total < np.log(epsilon)  # H6
+        return LeavingRule(lambda z: log_sigmoid(-z), lambda total: total < np.log(epsilon), min_steps)  # H6
     return None
 
 
@@ -65,8 +67,7 @@ def ponder(
       Pondered, its first axis at least the largest Nᵢ and at most N; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = leaving_rule(method, epsilon, act_epsilon)
-    min_steps = 1 if method == "act" else min_steps
+    rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
     predictions, logits, total, lengths, given = [], [], 0.0, None, state
     for n in range(1, (1 if method == "once" else max_steps) + 1):
         # An example that has halted repeats its last step, which is known to be harmless: a step further might not be.
@@ -80,10 +81,9 @@ def ponder(
         predictions.append(y_hat)
         logits.append(z)
         if rule is not None:
-            add, enough = rule
             lengths = np.zeros(np.shape(z), int) if lengths is None else lengths
-            total = total + add(np.real(as_float(z)))
-            lengths = np.where((lengths == 0) & enough(total) & (n >= min_steps), n, lengths)
+            total = total + rule.add(np.real(as_float(z)))
+            lengths = np.where((lengths == 0) & rule.enough(total) & (n >= rule.min_steps), n, lengths)
             if (lengths > 0).all():
                 break
     y_hat, z = np.stack(predictions), np.stack(logits)

@@ -44,9 +44,7 @@ class Method:
     def __post_init__(self):
         min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
         checks.check_pondering(self.max_steps, self.name, min_steps, self.epsilon, self.remainder, self.act_epsilon)
-        checks.check_number("lambda_p", self.lambda_p, "(0, 1]")
-        checks.check_number("beta", self.beta, "[0, inf)")
-        checks.check_number("tau", self.tau, "[0, inf)")
+        checks.check_prices(self.lambda_p, self.beta, self.tau)
 
     def pondering(self) -> dict:
         """The arguments of `ponder`."""

@@ -1,18 +1,16 @@
 """Canonical models under canonical names (spec M8): the RNN of the parity experiment (paper app. B)."""
 
-import inspect
 from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.pondering import leaving_rule, ponder, pondered
-from ponder_jax.rnn import Rule, rnn_unroll
+from ponder_jax.pondering import leaving_rule, pondered
+from ponder_jax.rnn import rnn_unroll
 from ponder_ref import checks
 from ponder_ref.interface import Pondered
 from ponder_ref.settings import Model
 
-PONDERING = ("max_steps", "method", "min_steps", "epsilon", "remainder", "act_epsilon")
 Params = Mapping[str, jax.Array]
 
 
@@ -38,16 +36,22 @@ def rnn_initial_state(params: Params, projected: jax.Array) -> jax.Array:
     return jnp.zeros_like(projected)
 
 
-def run_model(model: Model, params: Params, inputs: jax.Array, **pondering) -> Pondered:
+def run_model(
+    model: Model,
+    params: Params,
+    inputs: jax.Array,
+    *,
+    max_steps: int,
+    method: str = "ponder",
+    min_steps: int = 1,
+    epsilon: float | None = None,
+    remainder: str = "last",
+    act_epsilon: float = 0.01,
+) -> Pondered:
     """The model pondering over a batch `[batch, inputs]`, as `ponder` runs it but faster; its state has no gradient."""
-    options = inspect.signature(ponder).bind_partial(**pondering)
-    options.apply_defaults()
-    given = options.arguments
-    checks.check_pondering(*(given[name] for name in PONDERING))
-    method, rule = given["method"], leaving_rule(given["method"], given["epsilon"], given["act_epsilon"])
-    if rule is not None:
-        rule = Rule(*rule, 1 if method == "act" else given["min_steps"])
-    steps = 1 if method == "once" else given["max_steps"]
+    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
+    rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
+    steps = 1 if method == "once" else max_steps
     y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
     y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat
-    return pondered(y_hat, z, lengths, state, method, given["remainder"], cut=rule is not None)
+    return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)

@@ -14,15 +14,15 @@ from ponder_jax.arrays import as_float, expand_right
 from ponder_jax.halting import log_halting
 from ponder_jax.losses import ponder_loss, weighted_mean
 from ponder_ref import checks
-from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
 
 
-def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
-    """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
+def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> LeavingRule | None:
+    """The rule by which a method leaves early; None if it takes all steps."""
     if method == "act":
-        return jax.nn.sigmoid, lambda total: total >= 1 - act_epsilon  # A1
+        return LeavingRule(jax.nn.sigmoid, lambda total: total >= 1 - act_epsilon, 1)  # A1; no minimum for ACT
     if epsilon is not None:
-        return lambda z: log_sigmoid(-z), lambda total: total < math.log(epsilon)  # H6
+        return LeavingRule(lambda z: log_sigmoid(-z), lambda total: total < math.log(epsilon), min_steps)  # H6
     return None
 
 
@@ -92,15 +92,14 @@ def ponder(
       Pondered, its first axis max_steps; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = leaving_rule(method, epsilon, act_epsilon)
-    min_steps = 1 if method == "act" else min_steps
+    rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
     advance = step if x is None else lambda h: step(x, h)
     state = jax.tree.map(jnp.asarray, state)
     if rule is None:
         y_hat, z, state = _run_all(advance, readout, state, 1 if method == "once" else max_steps, unroll)
         lengths = jnp.full(z.shape[1:], len(z), jnp.int32)
     else:
-        y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, min_steps, rule, unroll)
+        y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, rule, unroll)
     return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
 
 
@@ -122,11 +121,8 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
     return y_hat, z, state
 
 
-def _run_some(
-    advance: Callable, readout: Callable | None, state: Any, max_steps: int, min_steps: int, rule, unroll: int
-):
+def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, rule: LeavingRule, unroll: int):
     """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
-    add, enough = rule
 
     def one(state):
         result = advance(state)
@@ -147,8 +143,8 @@ def _run_some(
         # An example that has halted repeats its last step, which is known to be harmless: a step further might not be.
         given = freeze(lengths > 0, given, state)
         y_hat, state, z = one(given)
-        total = total + add(*as_float(jax.lax.stop_gradient(z)))
-        lengths = jnp.where((lengths == 0) & enough(total) & (n >= min_steps), n, lengths)
+        total = total + rule.add(*as_float(jax.lax.stop_gradient(z)))
+        lengths = jnp.where((lengths == 0) & rule.enough(total) & (n >= rule.min_steps), n, lengths)
         return (given, state, total, lengths), (y_hat, z)
 
     def body(carry, n):

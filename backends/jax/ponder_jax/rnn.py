@@ -6,24 +6,18 @@ that leaves early would keep and clear memory for all N steps; here the backward
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from ponder_ref.interface import LeavingRule
+
 UNROLL = 4  # steps laid out in a row by the compiler, where their number is fixed: measured
 
 
-class Rule(NamedTuple):
-    """When to leave: what a step adds to an example's sum, and whether the sum is enough (`leaving_rule`)."""
-
-    add: Any
-    enough: Any
-    min_steps: int
-
-
 def rnn_unroll(
-    params: Mapping[str, jax.Array], projected: jax.Array, max_steps: int, rule: Rule | None
+    params: Mapping[str, jax.Array], projected: jax.Array, max_steps: int, rule: LeavingRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, last states (no gradient) and Nᵢ, of `[batch, hidden]`.
 
@@ -38,11 +32,11 @@ def rnn_unroll(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _unroll(max_steps: int, rule: Rule | None, w_h, weights, bias, projected) -> Any:
+def _unroll(max_steps: int, rule: LeavingRule | None, w_h, weights, bias, projected) -> Any:
     return _forward(max_steps, rule, w_h, weights, bias, projected)[0]
 
 
-def _forward(max_steps: int, rule: Rule | None, w_h, weights, bias, projected):
+def _forward(max_steps: int, rule: LeavingRule | None, w_h, weights, bias, projected):
     if rule is None:
         both, states, lengths, count = _all_steps(max_steps, w_h, weights, bias, projected)
     else:
@@ -59,7 +53,7 @@ def _all_steps(max_steps: int, w_h, weights, bias, projected):
     return states @ weights + bias, states, jnp.full(projected.shape[:1], max_steps, jnp.int32), max_steps
 
 
-def _some_steps(max_steps: int, rule: Rule, w_h, weights, bias, projected):
+def _some_steps(max_steps: int, rule: LeavingRule, w_h, weights, bias, projected):
     """Steps until every example has had enough; `count` of them."""
     batch, hidden = projected.shape
 
@@ -88,7 +82,7 @@ def _some_steps(max_steps: int, rule: Rule, w_h, weights, bias, projected):
     return both, states, jnp.where(lengths > 0, lengths, max_steps), count
 
 
-def _backward(max_steps: int, rule: Rule | None, kept, cotangents):
+def _backward(max_steps: int, rule: LeavingRule | None, kept, cotangents):
     """∂L/∂(W_h, heads, projected) from ∂L/∂(predictions, logits): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²)."""
     w_h, weights, states, count = kept
     g = cotangents[0]

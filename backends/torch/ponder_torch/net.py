@@ -60,9 +60,7 @@ class PonderNet(nn.Module):
         checks.check_count("max_steps", max_steps, 1)
         self.min_steps = min(2, max_steps) if min_steps is None else min_steps
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon)
-        checks.check_number("lambda_p", lambda_p, "(0, 1]")
-        checks.check_number("beta", beta, "[0, inf)")
-        checks.check_number("tau", tau, "[0, inf)")
+        checks.check_prices(lambda_p, beta, tau)
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.lambda_p, self.beta, self.tau, self.act_epsilon = lambda_p, beta, tau, act_epsilon

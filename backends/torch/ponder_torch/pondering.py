@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from ponder_ref import checks
-from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
 from ponder_torch.arrays import as_float, expand_right
@@ -19,12 +19,12 @@ from ponder_torch.losses import ponder_loss, weighted_mean
 ENTRYWISE = (binary_cross_entropy, cross_entropy, squared_error)
 
 
-def leaving_rule(method: str, epsilon: float | None, act_epsilon: float) -> tuple[Callable, Callable] | None:
-    """What a step adds to the running sum, and whether the sum is enough to leave; None if all steps are taken."""
+def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> LeavingRule | None:
+    """The rule by which a method leaves early; None if it takes all steps."""
     if method == "act":
-        return torch.sigmoid, lambda total: total >= 1 - act_epsilon  # A1
+        return LeavingRule(torch.sigmoid, lambda total: total >= 1 - act_epsilon, 1)  # A1; no minimum for ACT
     if epsilon is not None:
-        return lambda z: logsigmoid(-z), lambda total: total < math.log(epsilon)  # H6
+        return LeavingRule(lambda z: logsigmoid(-z), lambda total: total < math.log(epsilon), min_steps)  # H6
     return None
 
 
@@ -71,14 +71,13 @@ def ponder(
       Pondered, its first axis the number of steps that were run; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = leaving_rule(method, epsilon, act_epsilon)
-    min_steps = 1 if method == "act" else min_steps
+    rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
     advance = step if x is None else lambda h: step(x, h)
     if rule is None:
         y_hat, z, state = _run_all(advance, readout, state, 1 if method == "once" else max_steps)
         lengths = torch.full(z.shape[1:], len(z), device=z.device)
     else:
-        y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, min_steps, rule)
+        y_hat, z, state, lengths = _run_some(advance, readout, state, max_steps, rule)
     return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)
 
 
@@ -101,9 +100,8 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
     return y_hat, z, state
 
 
-def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, min_steps: int, rule):
+def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, rule: LeavingRule):
     """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
-    add, enough = rule
     predictions, logits, total, lengths, given = [], [], torch.zeros(()), torch.zeros(()), state
     for n in range(1, max_steps + 1):
         # An example that has halted repeats its last step, which is known to be harmless: a step further might not be.
@@ -118,11 +116,11 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         logits.append(z)
         (counted,) = as_float(z.detach())
         if n == 1:
-            total, lengths = add(counted), torch.zeros(z.shape, dtype=torch.int64, device=z.device)
+            total, lengths = rule.add(counted), torch.zeros(z.shape, dtype=torch.int64, device=z.device)
         else:
-            total = total + add(counted)
-        if n >= min_steps:
-            lengths = torch.where((lengths == 0) & enough(total), n, lengths)
+            total = total + rule.add(counted)
+        if n >= rule.min_steps:
+            lengths = torch.where((lengths == 0) & rule.enough(total), n, lengths)
             if n < max_steps and bool((lengths > 0).all()):
                 break
     lengths = torch.where(lengths > 0, lengths, len(logits))

@@ -5,21 +5,15 @@ nodes a step; here a step is one product and one tanh each way, in memory that i
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-
-class Rule(NamedTuple):
-    """When to leave: what a step adds to an example's sum, and whether the sum is enough (`leaving_rule`)."""
-
-    add: Any
-    enough: Any
-    min_steps: int
+from ponder_ref.interface import LeavingRule
 
 
 def rnn_unroll(
-    params: Mapping[str, torch.Tensor], projected: torch.Tensor, max_steps: int, rule: Rule | None
+    params: Mapping[str, torch.Tensor], projected: torch.Tensor, max_steps: int, rule: LeavingRule | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, last states (no gradient) and Nᵢ, of `[batch, hidden]`.
 
@@ -37,7 +31,7 @@ class _Unroll(torch.autograd.Function):
     """hₙ = tanh(p + hₙ₋₁·W_h) for n = 1.., `[N, batch, hidden]`, and Nᵢ."""
 
     @staticmethod
-    def forward(ctx, projected, w_h, halt_w, halt_b, max_steps: int, rule: Rule | None):
+    def forward(ctx, projected, w_h, halt_w, halt_b, max_steps: int, rule: LeavingRule | None):
         states = projected.new_empty(max_steps + 1, *projected.shape)
         states[0] = 0
         total = torch.zeros_like(projected[:, 0])
