@@ -16,26 +16,52 @@ def generator(seed: int, name: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed, zlib.crc32(name.encode())], np.uint64)))
 
 
+def connections(seed: int, inputs: int, hidden: int, rounds: int) -> np.ndarray:
+    """Which input reaches which unit, `[inputs, hidden]` of 0 and 1: in each round every unit is given one input.
+
+    Inputs are dealt out like cards: each is given once before any is given again.
+    """
+    cards = generator(seed, "rnn.w_x.connections")
+    mask = np.zeros((inputs, hidden))
+    for _ in range(rounds):
+        dealt = np.concatenate([cards.permutation(inputs) for _ in range(-(-hidden // inputs))])[:hidden]
+        mask[dealt, np.arange(hidden)] = 1
+    return mask
+
+
 def initial_parameters(
-    model: Model, seed: int, *, input_scale: float | None = None, recurrent_scale: float = 1.0
+    model: Model,
+    seed: int,
+    *,
+    input_scale: float | None = None,
+    input_connections: int | None = None,
+    recurrent_scale: float = 1.0,
+    bias_scale: float = 0.0,
 ) -> dict[str, np.ndarray]:
     """Parameters by canonical name, float64.
 
     Weights are normal with standard deviation 1/√in, biases 0; `input_scale` replaces the deviation of the input
-    weights, `recurrent_scale` multiplies that of the recurrent ones.
+    weights, of which all but `input_connections` a unit are 0; `recurrent_scale` multiplies the deviation of the
+    recurrent weights, and `bias_scale` is that of the units' biases.
     """
     if input_scale is not None:
         checks.check_number("input_scale", input_scale, "(0, inf)")
+    if input_connections is not None:
+        checks.check_count("input_connections", input_connections, 1)
     checks.check_number("recurrent_scale", recurrent_scale, "(0, inf)")
-    params = {}
-    for name, shape in parameter_shapes(model).items():
-        if len(shape) == 1:
-            params[name] = np.zeros(shape)
-            continue
-        deviation = 1 / math.sqrt(shape[0])
-        if name == "rnn.w_x" and input_scale is not None:
-            deviation = input_scale
-        if name == "rnn.w_h":
-            deviation *= recurrent_scale
-        params[name] = generator(seed, name).standard_normal(shape) * deviation
+    checks.check_number("bias_scale", bias_scale, "[0, inf)")
+    shapes = parameter_shapes(model)
+    deviations = {name: 0.0 if len(shape) == 1 else 1 / math.sqrt(shape[0]) for name, shape in shapes.items()}
+    if input_scale is not None:
+        deviations["rnn.w_x"] = input_scale
+    deviations["rnn.w_h"] *= recurrent_scale
+    deviations["rnn.b"] = bias_scale
+    params = {
+        name: generator(seed, name).standard_normal(shape) * deviations[name]
+        if deviations[name] > 0
+        else np.zeros(shape)
+        for name, shape in shapes.items()
+    }
+    if input_connections is not None:
+        params["rnn.w_x"] *= connections(seed, model.inputs, model.hidden, input_connections)
     return params

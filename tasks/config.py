@@ -6,9 +6,10 @@ else from the preset, else from the field's default.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ponder_ref import checks
@@ -17,24 +18,38 @@ from tasks.errors import Refused
 C = TypeVar("C")
 
 
+@contextlib.contextmanager
+def naming(values: str, all_values: str) -> Iterator[None]:
+    """Lets the sentence of a check name all values that a flag takes."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(str(error).replace(values, all_values)) from None
+
+
 @dataclasses.dataclass(frozen=True)
 class Integer:
-    """A whole number in low..high."""
+    """A whole number in low..high; with `off`, also None, written "off" on the command line."""
 
     low: int
     high: int
+    off: bool = False
 
     def __str__(self) -> str:
-        return f"{self.low}..{self.high}"
+        return f"{self.low}..{self.high}{' or off' if self.off else ''}"
 
     def parse(self, text: str) -> Any:
+        if self.off and text == "off":
+            return None
         try:
             return int(text)
         except ValueError:
             return text  # not a number: `check` refuses it and shows it as it was written
 
     def check(self, name: str, value: Any) -> None:
-        checks.check_count(name, value, self.low, self.high)
+        if not (self.off and value is None):
+            with naming(f"{self.low}..{self.high}", str(self)):
+                checks.check_count(name, value, self.low, self.high)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +72,8 @@ class Number:
 
     def check(self, name: str, value: Any) -> None:
         if not (self.off and value is None):
-            try:
+            with naming(self.interval, str(self)):
                 checks.check_number(name, value, self.interval)
-            except ValueError as error:
-                raise ValueError(str(error).replace(self.interval, str(self))) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,13 +219,15 @@ def to_json(config: Any) -> dict[str, Any]:
 
 
 def from_json(config: type[C], values: Any, source: str) -> C:
-    """The config that `to_json` wrote; what is missing, unknown or out of range is refused, naming the source."""
+    """The config that `to_json` wrote; what is unknown or out of range is refused, naming the source.
+
+    A field that is missing was added later and has its default, which is how it was before.
+    """
     if not isinstance(values, dict):
         raise Refused(f"{source} holds no config")
     names = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
-    if wrong := sorted(names ^ values.keys()):
-        state = "lacks" if wrong[0] in names else "has the unknown field"
-        raise Refused(f"{source} {state} {wrong[0]!r}: it was written by another version")
+    if unknown := sorted(values.keys() - names):
+        raise Refused(f"{source} has the unknown field {unknown[0]!r}: it was written by another version")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
         check(config, values)

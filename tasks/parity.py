@@ -47,13 +47,24 @@ class ParityConfig(TrainingConfig):
     input_scale: float | None = option(
         None, Number("(0, 100]", off=True), "standard deviation of the input weights, off is 1/√bits", group=TASK
     )
+    input_connections: int | None = option(
+        None,
+        Integer(1, MAX_BITS, off=True),
+        "inputs that reach a unit at the start, the other input weights are 0; off is all",
+        group=TASK,
+    )
     recurrent_scale: float = option(1.0, Number("(0, 100]"), "factor of the initial recurrent matrix", group=TASK)
+    bias_scale: float = option(0.0, Number("[0, 100]"), "standard deviation of the units' initial biases", group=TASK)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, span in (("--train-ones", self.train_ones), ("--eval-ones", self.eval_ones)):
             if span is not None and span[1] > self.bits:
                 raise Refused(f"{name} must lie in 1..{self.bits} (--bits), got {show(span)}")
+        if self.input_connections is not None and self.input_connections > self.bits:
+            raise Refused(
+                f"--input-connections must lie in 1..{self.bits} (--bits) or be off, got {self.input_connections}"
+            )
         train, other = self.ones("train"), self.eval_ones
         if other is not None and other != train and other[0] <= train[1] and train[0] <= other[1]:
             raise Refused(
@@ -166,8 +177,9 @@ class Parity:
         return Model(kind="rnn", inputs=self.config.bits, hidden=self.config.hidden, outputs=1, output="binary")
 
     def initial_parameters(self) -> dict[str, np.ndarray]:
-        c = self.config
-        return initial_parameters(self.model(), c.seed, input_scale=c.input_scale, recurrent_scale=c.recurrent_scale)
+        names = ("input_scale", "input_connections", "recurrent_scale", "bias_scale")
+        scales = {name: getattr(self.config, name) for name in names}
+        return initial_parameters(self.model(), self.config.seed, **scales)
 
     def splits(self, stage: str) -> tuple[str, ...]:
         """The splits that "valid" or "test" stands for."""

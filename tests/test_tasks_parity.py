@@ -137,3 +137,24 @@ def test_prefetch_stops_when_its_reader_leaves():
     with Prefetch(lambda x: x, iter(int, 1)) as ahead:
         assert next(iter(ahead)) == 0
     assert not ahead._thread.is_alive()
+
+
+def test_a_unit_begins_with_the_connections_asked_for():
+    """Each input is dealt once before any is dealt again, and nothing else about the start changes."""
+    dense, sparse = (task(hidden=36, input_connections=k).initial_parameters() for k in (None, 1))
+    linked = sparse["rnn.w_x"] != 0
+    assert (linked.sum(0) == 1).all() and (linked.sum(1) == 3).all()
+    assert all(np.array_equal(sparse[name], dense[name]) for name in dense if name != "rnn.w_x")
+    assert np.array_equal(sparse["rnn.w_x"][linked], dense["rnn.w_x"][linked])
+    assert not np.array_equal(linked, task(hidden=36, input_connections=1, seed=1).initial_parameters()["rnn.w_x"] != 0)
+    assert (task(hidden=36, input_connections=2).initial_parameters()["rnn.w_x"] != 0).sum(0).max() == 2
+
+
+def test_biases_begin_with_the_deviation_asked_for():
+    assert not task().initial_parameters()["rnn.b"].any()
+    assert 0.4 < task(hidden=4096, bias_scale=0.5).initial_parameters()["rnn.b"].std() < 0.6
+
+
+def test_more_connections_than_bits_are_refused():
+    with pytest.raises(Refused, match="--input-connections must lie in 1..12"):
+        task(input_connections=13)
