@@ -136,8 +136,9 @@ class Training:
             self.save()
 
     def evaluate(self, stage: str, show: Any) -> None:
+        examples = (stage == "test" and self.config.test_examples) or self.config.eval_examples
         for split in self.task.splits(stage):
-            result = evaluate(self.trainer, self.state, self.task, split, examples=self.config.eval_examples)
+            result = evaluate(self.trainer, self.state, self.task, split, examples=examples)
             totals = {"forward_passes": self.window.forward_passes}
             record = {"kind": "eval", "split": split, "update": self.update, **totals, **result}
             self.run.append(self.run.metrics, [record])

@@ -77,6 +77,12 @@ class TrainingConfig:
     log_every: int = option(100, Integer(1, 10**9), "updates per line of training metrics", group=TRAINING)
     eval_every: int = option(1000, Integer(1, 10**9), "updates between evaluations", group=TRAINING)
     eval_examples: int = option(2048, Integer(1, 10**7), "examples of an evaluation", group=TRAINING)
+    test_examples: int | None = option(
+        None,
+        Integer(1, 10**7, off=True),
+        "examples of the test at the end, off is as many as of an evaluation",
+        group=TRAINING,
+    )
     checkpoint_every: int = option(1000, Integer(1, 10**9), "updates between checkpoints", group=TRAINING)
 
     def __post_init__(self) -> None:

@@ -90,6 +90,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "updates": 15_000,
         "log_every": 250,
         "eval_every": 500,
+        "test_examples": 10_000,
     },
     "smoke": {
         "bits": 4,
@@ -117,9 +118,16 @@ PRESETS: dict[str, dict[str, Any]] = {
         "updates": 250_000,
         "log_every": 500,
         "eval_every": 5000,
+        "test_examples": 100_000,
         "checkpoint_every": 5000,
     },
-    "paper": {"updates": 250_000, "log_every": 500, "eval_every": 5000, "checkpoint_every": 5000},
+    "paper": {
+        "updates": 250_000,
+        "log_every": 500,
+        "eval_every": 5000,
+        "test_examples": 100_000,
+        "checkpoint_every": 5000,
+    },
 }
 
 

@@ -156,5 +156,5 @@ def test_biases_begin_with_the_deviation_asked_for():
 
 
 def test_more_connections_than_bits_are_refused():
-    with pytest.raises(Refused, match="--input-connections must lie in 1..12"):
+    with pytest.raises(Refused, match=r"--input-connections must lie in 1\.\.12"):
         task(input_connections=13)
