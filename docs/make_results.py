@@ -45,8 +45,10 @@ def command(run: Run) -> str:
     return " ".join([run.command(), f"--preset {preset}", *flags, "--seed SEED", f"--backend {run.backend}"])
 
 
-def seconds(run: Run) -> float:
-    return sum(record["seconds"] for record in read_records(run.sessions)) if run.sessions.exists() else float("nan")
+def minutes(group: list[Run], clock: str) -> str:
+    """The time of a run by a clock of sessions.jsonl, mean over the seeds."""
+    spent = [sum(record[clock] for record in read_records(run.sessions)) / 60 for run in group]
+    return f"{statistics.mean(spent):.1f}"
 
 
 def rows(group: list[Run], split: str) -> list[str]:
@@ -87,9 +89,9 @@ def experiment(folder: Path) -> str:
                 lines.append(f"| {label} | {split} | {' | '.join(cells)} |")
     lines += ["", "Commands:", ""]
     for label, group in groups.items():
-        took = statistics.mean(seconds(run) for run in group)
+        took = f"{minutes(group, 'cpu_seconds')} minutes of one core each ({minutes(group, 'seconds')} by the clock)"
         seeds = ", ".join(str(run.config.seed) for run in group)
-        lines.append(f"- {label}: `{command(group[0])}`, seeds {seeds}; {took / 60:.1f} minutes each")
+        lines.append(f"- {label}: `{command(group[0])}`, seeds {seeds}; {took}")
     drawn = figures.draw([str(folder)], DOCS / "figures" / folder.name)
     lines += ["", *(f"![{path.stem} of {about['title']}](figures/{folder.name}/{path.name})" for path in drawn), ""]
     return "\n".join(lines)

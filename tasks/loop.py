@@ -178,7 +178,7 @@ def train(run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | Non
         training = Training(run, task, trainer, start)
         run.clear_leftovers()
         training.prepare()
-        began, first = time.time(), training.update
+        began, worked, first = time.time(), time.process_time(), training.update
         outcome = "stopped"
         try:
             training.train(stop)
@@ -187,7 +187,12 @@ def train(run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | Non
             outcome = type(error).__name__.lower()
             raise
         finally:
-            seconds = time.time() - began
+            took = {
+                "seconds": round(time.time() - began, 3),
+                "cpu_seconds": round(
+                    time.process_time() - worked, 3
+                ),  # of all threads: what a busy machine leaves alone
+            }
             note = {"backend": backend, "from": first, "to": training.update, "outcome": outcome}
             with contextlib.suppress(Refused):  # a full disk has been spoken of already
-                run.append(run.sessions, [{**note, "began": round(began), "seconds": round(seconds, 3)}])
+                run.append(run.sessions, [{**note, "began": round(began), **took}])
