@@ -1,0 +1,88 @@
+"""Batches of the task as a pure function of (seed, split, index), from generated images or from one's own."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ponder_ref.interface import Batch
+from tasks.batches import EVAL_BATCH, STREAMS, words
+from tasks.errors import Refused
+from tasks.pai.layout import kinds_of
+from tasks.pai.trials import LENGTHS, SEQUENCES, Drawn, draw, word_count
+
+TARGETS = ("class", "side")
+
+
+class Source(Protocol):
+    """Where images come from: `tasks.pai.images.Images` or `tasks.pai.own.Own`. `picks` number those of a split."""
+
+    width: int
+    classes: int
+
+    def size(self, split: str) -> int: ...
+
+    def labels(self, split: str, picks: np.ndarray) -> np.ndarray: ...
+
+    def embeddings(self, split: str, picks: np.ndarray) -> np.ndarray: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """Memories of 16 sequences of `length` images, a query each; target the match's class id or its side."""
+
+    source: Source
+    seed: int
+    batch_size: int
+    length: int = 3
+    target: str = "side"
+
+    def __post_init__(self) -> None:
+        if self.length not in LENGTHS:
+            raise Refused(f"the length of sequences must be one of {', '.join(map(str, LENGTHS))}, got {self.length}")
+        if self.target not in TARGETS:
+            raise Refused(f"the target must be one of {', '.join(TARGETS)}, got {self.target!r}")
+        for split in ("train", "valid", "test"):
+            if self.source.size(split) < SEQUENCES * self.length:
+                raise Refused(
+                    f"the {split} split has {self.source.size(split)} images, "
+                    f"a memory of sequences of {self.length} needs {SEQUENCES * self.length}"
+                )
+
+    @property
+    def outputs(self) -> int:
+        """Answers that the target chooses from."""
+        return 2 if self.target == "side" else self.source.classes
+
+    def drawn(self, split: str, indices: Sequence[int] | range) -> tuple[Drawn, np.ndarray]:
+        """Memories and queries of these batches, without their images, and the example ids `[K, B]`.
+
+        Examples with even ids have direct queries, the others indirect ones: every batch is balanced.
+        """
+        size = self.batch_size if split == "train" else EVAL_BATCH
+        ids = np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
+        count = word_count(self.length)
+        random = words(self.seed, STREAMS[split], indices, size * count).reshape(len(indices), size, count)
+        return draw(random, ids % 2 == 0, self.source.size(split), self.length), ids
+
+    def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
+        """The batches of these indices, stacked: inputs as in `tasks.pai.layout` with leading axes `[K, B]`; targets
+        and ids `[K, B]` int64."""
+        drawn, ids = self.drawn(split, indices)
+        queries = drawn.queries
+        inputs = {
+            "images": self.source.embeddings(split, drawn.picks),
+            "rows": drawn.rows.astype(np.int32),
+            "query": queries.slots.astype(np.int32),
+        }
+        if self.target == "side":
+            targets = queries.side
+        else:
+            match = np.take_along_axis(drawn.picks, queries.match[..., None], axis=-1)[..., 0]
+            targets = self.source.labels(split, match)
+        return Batch(inputs, targets.astype(np.int64), None, ids)
+
+    def difficulty(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
+        """The kind of each query, an index into `query_types`."""
+        return kinds_of(inputs, self.length)
