@@ -15,7 +15,6 @@ import math
 
 import numpy as np
 
-from tasks.errors import Refused
 from tasks.pai.trials import query_types
 
 Inputs = dict[str, np.ndarray]
@@ -37,7 +36,7 @@ def materialise(inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
 def compact(memory: np.ndarray, query: np.ndarray, slots: int) -> Inputs:
     """The batch's layout of one memory `[pairs, 2, width]` and one query `[3, width]`; equal images share a slot.
 
-    Slots that are left over hold zeros.
+    Slots that are left over hold zeros; more images than slots are a `ValueError`.
     """
     width = memory.shape[-1]
     every = np.concatenate([memory.reshape(-1, width), query]) + np.float32(0)  # −0 and 0 are one number
@@ -45,7 +44,7 @@ def compact(memory: np.ndarray, query: np.ndarray, slots: int) -> Inputs:
         every.view(np.dtype((np.void, every.itemsize * width)))[:, 0], return_index=True, return_inverse=True
     )
     if len(first) > slots:
-        raise Refused(f"memory and query hold {len(first)} different images, expected at most {slots}")
+        raise ValueError(f"memory and query hold {len(first)} different images, expected at most {slots}")
     images = np.zeros((slots, width), np.float32)
     images[: len(first)] = every[first]
     place = place.astype(np.int32)
@@ -64,14 +63,14 @@ def places(rows: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
         if (earlier == start).all():
             return start, place
         place, start = place + (earlier != start), earlier
-    raise Refused("the pairs of a memory form a ring")
+    raise ValueError("the pairs of a memory form a ring")
 
 
 def kinds_of(inputs: Inputs, length: int) -> np.ndarray:
-    """The index into `query_types` of each example, `[...]`, found by following the memory's pairs."""
+    """The index into `query_types` of each example, `[...]`, found by following the memory's pairs; −1 for others."""
     _, place = places(inputs["rows"], inputs["images"].shape[-2])
-    query = np.take_along_axis(place, inputs["query"].astype(np.int64), axis=-1)
-    index = np.full((length, length), -1)
+    query = np.minimum(np.take_along_axis(place, inputs["query"].astype(np.int64), axis=-1), length)
+    index = np.full((length + 1, length + 1), -1)
     for i, kind in enumerate(query_types(length)):
         index[kind] = i
     return index[query[..., 0], query[..., 1]]

@@ -1,0 +1,94 @@
+"""The task from one's own embedded images: `--embeddings FILE.npy --labels FILE.npy`.
+
+Embeddings are `[images, width]` floats, labels `[images]` integers. Images of each class go to training, validation and
+test as 10 : 1 : 2, the paper's shares, with at least one in each; which one goes where depends on the files alone, so
+that runs with different seeds are tested on the same images.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from tasks.batches import words
+from tasks.errors import Refused
+from tasks.pai.images import STREAM
+
+SHARES = {"train": 10, "valid": 1, "test": 2}
+
+
+def load(path: Path, flag: str, kinds: str, dimensions: int) -> np.ndarray:
+    """The array of a file, mapped and not read. Nothing is unpickled."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise Refused(f"{flag}: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except (ValueError, EOFError):
+        raise Refused(f"{flag}: {path} is not a whole .npy file of numbers") from None
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise Refused(f"{flag}: {path} is an archive, not a .npy file")
+    if array.ndim != dimensions or array.dtype.kind not in kinds:
+        what = "numbers [images, width]" if dimensions == 2 else "integers [images]"
+        raise Refused(f"{flag}: {path} must hold {what}, got {array.dtype} {list(array.shape)}")
+    return array
+
+
+def split_sizes(count: int) -> dict[str, int]:
+    """How many of a class's images go where.
+
+    >>> split_sizes(1300)
+    {'train': 1000, 'valid': 100, 'test': 200}
+    """
+    valid, test = (max(1, count * SHARES[name] // sum(SHARES.values())) for name in ("valid", "test"))
+    return {"train": count - valid - test, "valid": valid, "test": test}
+
+
+class Own:
+    """Images from two files, as a `tasks.pai.data.Source`. Classes are numbered in the order of their labels."""
+
+    def __init__(self, embeddings: Path, labels: Path):
+        self.path = embeddings
+        self.array = load(embeddings, "--embeddings", "f", 2)
+        given = np.asarray(load(labels, "--labels", "iu", 1))
+        if len(given) != len(self.array):
+            raise Refused(f"--labels {labels} has {len(given)} entries for {len(self.array)} images in {embeddings}")
+        if not self.array.size:
+            raise Refused(f"--embeddings {embeddings} holds no numbers")
+        self.width = int(self.array.shape[1])
+        self.names, self.label, counts = np.unique(given, return_inverse=True, return_counts=True)
+        self.classes = len(self.names)
+        if counts.min() < len(SHARES):
+            rare = int(np.argmin(counts))
+            raise Refused(
+                f"--labels {labels}: the class {self.names[rare]} has {counts[rare]} images, at least 3 are needed: "
+                "one each for training, validation and test"
+            )
+        self.members = self._split(counts)
+
+    def _split(self, counts: np.ndarray) -> dict[str, np.ndarray]:
+        """Places in the file of each split's images, in the file's order."""
+        order = np.lexsort((words(0, STREAM, [0], len(self.label))[0], self.label))  # by class, then at random
+        ends = np.cumsum(counts)
+        members: dict[str, list[np.ndarray]] = {name: [] for name in SHARES}
+        for end, count in zip(ends, counts, strict=True):
+            start = end - count
+            for name, size in split_sizes(int(count)).items():
+                members[name].append(order[start : start + size])
+                start += size
+        return {name: np.sort(np.concatenate(pieces)) for name, pieces in members.items()}
+
+    def size(self, split: str) -> int:
+        return len(self.members[split])
+
+    def labels(self, split: str, picks: np.ndarray) -> np.ndarray:
+        return self.label[self.members[split][picks]]
+
+    def embeddings(self, split: str, picks: np.ndarray) -> np.ndarray:
+        """The images `[..., width]` float32."""
+        places = self.members[split][picks]
+        with np.errstate(over="ignore"):  # a double too large for float32 becomes infinite and is refused
+            images = np.asarray(self.array[places], np.float32)
+        good = np.isfinite(images).all(axis=-1)
+        if not good.all():
+            raise Refused(f"--embeddings {self.path}: image {places[~good][0]} holds a number that is not finite")
+        return images
