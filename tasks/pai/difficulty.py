@@ -7,7 +7,8 @@ The same numbers belong beside every result. None of them needs a model:
   of one class is less alike than a pair of two;
 - how many memories hold two images of one class, so that classes alone do not tell images apart;
 - what looking up the memory's nearest row answers, by type of query; it must fail where cue and match are in different
-  rows. Beside it: following the rows from image to image, and the same if images of one class were all alike.
+  rows. (It is a little worse than chance: the two rows that half fit the match share an image, so that both are far off
+  together.) Beside it: following the rows from image to image, and the same if images of one class were all alike.
 """
 
 import json
@@ -156,7 +157,7 @@ def report(found: dict[str, Any]) -> str:
     alike = found["likeness"]
     pools = ", ".join(f"{name} {size}" for name, (_, size) in POOLS.items())
     lines = [
-        f"generated images, seed {found['seed']}: {found['classes']} classes in {found['groups']} groups; images: {pools}",
+        f"images of seed {found['seed']}: {found['classes']} classes in {found['groups']} groups; {pools}",
         f"linear probe for the class, test images        {found['linear_probe']:8.2%}",
         f"the largest number names the class             {found['largest_number']:8.2%}",
         "cosine of two images, mean (deviation)         "

@@ -38,39 +38,40 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def read_length(file: BinaryIO, path: Path, number: int) -> int | None:
+def read_length(file: BinaryIO, name: Path | str, number: int) -> int | None:
     """The length of the record at the file's place, None at its end. Record numbers count from 1."""
     head = file.read(12)
     if not head:
         return None
     if len(head) < 12:
-        raise Refused(f"{path}, record {number}: cut short within its length")
+        raise Refused(f"{name}, record {number}: cut short within its length")
     if masked_bytes(head[:8]) != head[8:]:
-        raise Refused(f"{path}, record {number}: the checksum of its length is wrong")
+        raise Refused(f"{name}, record {number}: the checksum of its length is wrong")
     (length,) = struct.unpack("<Q", head[:8])
-    left = os.fstat(file.fileno()).st_size - file.tell()
+    here = file.tell()
+    left = file.seek(0, os.SEEK_END) - here
+    file.seek(here)
     if length + 4 > left:  # asked before anything of that size is allocated
-        raise Refused(f"{path}, record {number}: cut short, {left} of {length + 4} bytes are left")
+        raise Refused(f"{name}, record {number}: cut short, {left} of {length + 4} bytes are left")
     return length
 
 
-def read_data(file: BinaryIO, length: int, path: Path, number: int, *, check: bool = True) -> bytes:
+def read_data(file: BinaryIO, length: int, name: Path | str, number: int, *, check: bool = True) -> bytes:
     """The data of a record whose length was read; `check` off for those that were checked before."""
     data, checksum = file.read(length), file.read(4)
     if len(data) < length or len(checksum) < 4:
-        raise Refused(f"{path}, record {number}: cut short while it was read")
+        raise Refused(f"{name}, record {number}: cut short while it was read")
     if check and masked_bytes(data) != checksum:
-        raise Refused(f"{path}, record {number}: the checksum of its data is wrong")
+        raise Refused(f"{name}, record {number}: the checksum of its data is wrong")
     return data
 
 
-def read_records(path: Path) -> Iterator[bytes]:
-    """The data of each record in turn."""
-    with opened(path) as file:
-        number = 1
-        while (length := read_length(file, path, number)) is not None:
-            yield read_data(file, length, path, number)
-            number += 1
+def read_records(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
+    """The data of each record in turn; `name` is what refusals call the file."""
+    number = 1
+    while (length := read_length(file, name, number)) is not None:
+        yield read_data(file, length, name, number)
+        number += 1
 
 
 def offsets(path: Path) -> list[int]:

@@ -16,7 +16,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -74,21 +74,21 @@ def trials_of(data: bytes, length: int, *, sequences: int = SEQUENCES, width: in
     return Trials(arrays["memory"], arrays["trials"], arrays["correct_answer"], arrays["trial_type"] - 1)
 
 
-def read_trials(path: Path, length: int, **sizes: int) -> Iterator[Trials]:
-    """The records of a file one after another; nothing but the current one is held."""
-    for number, data in enumerate(records.read_records(path), start=1):
-        with naming(path, number):
+def read_trials(file: BinaryIO, name: Path | str, length: int, **sizes: int) -> Iterator[Trials]:
+    """The records of a file (`records.opened`) one after another; nothing but the current one is held."""
+    for number, data in enumerate(records.read_records(file, name), start=1):
+        with naming(name, number):
             trials = trials_of(data, length, **sizes)
         yield trials
 
 
 @contextlib.contextmanager
-def naming(path: Path, number: int) -> Iterator[None]:
+def naming(name: Path | str, number: int) -> Iterator[None]:
     """Turns a complaint about values into a refusal that names file and record."""
     try:
         yield
     except ValueError as error:
-        raise Refused(f"{path}, record {number}: {error}") from None
+        raise Refused(f"{name}, record {number}: {error}") from None
 
 
 def shards(folder: Path, split: str) -> list[Path]:
