@@ -75,10 +75,10 @@ class Images:
         raised = OWN_ENTRY * np.eye(CLASSES) + GROUP_ENTRY * same_group + FAMILY_ENTRY * same_family
         shared = GROUP_PATTERN * normals((groups, WIDTH))[self.group]
         self.prototypes = rounded(raised + shared + CLASS_PATTERN * normals((CLASSES, WIDTH)))
-        strengths = DIRECTION_SPREAD / np.sqrt(np.arange(1, DIRECTIONS + 1))
         moved = normals((DIRECTIONS, groups + WIDTH))
-        together = (moved[:, :groups][:, self.group] + moved[:, groups:]) / np.sqrt(2)
-        self.directions = rounded(strengths[:, None] * together)
+        together = moved[:, :groups][:, self.group] + moved[:, groups:]  # of variance 2
+        falling = np.sqrt(2 * np.arange(1, DIRECTIONS + 1))  # exact where exactness decides how halves are rounded
+        self.directions = rounded(DIRECTION_SPREAD * (together / falling[:, None]))
         single = rounded(SINGLE_SPREAD * normals((SINGLE_PLACES + WIDTH - 1,)))
         self.singles = np.lib.stride_tricks.sliding_window_view(single, WIDTH)
 
