@@ -75,7 +75,9 @@ def exports(init: Path) -> tuple[set[str], set[str]]:
     return listed, bound
 
 
-@pytest.mark.parametrize("module", ["ponder_ref", "ponder_ref.conformance", "tasks", "tasks.parity", "tasks.figures"])
+@pytest.mark.parametrize(
+    "module", ["ponder_ref", "ponder_ref.conformance", "tasks", "tasks.parity", "tasks.pai.difficulty", "tasks.figures"]
+)
 def test_imports_no_framework(module: str, tmp_path: Path):
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not there")

@@ -24,13 +24,16 @@ from tasks.errors import Refused
 from tasks.options import MAX_SEED
 from tasks.pai.data import Data
 from tasks.pai.images import CLASSES, POOLS, Images
+from tasks.pai.layout import take
 from tasks.pai.trials import LENGTHS, SEQUENCES, query_types
 
 PROBE_IMAGES, PROBE_TESTS, PAIR_IMAGES = 20_000, 10_000, 4_000  # multiples of 1000: equally many of each class
+BATCHES = 8
+QUICK = 4  # times fewer tests and queries; half of the images for fitting and pairs
 RIDGE = 10.0  # added to the squared length of the inputs, an image of each class
 
 
-def linear_probe(images: Images, fitted: int = PROBE_IMAGES, tested: int = PROBE_TESTS) -> tuple[float, float]:
+def linear_probe(images: Images, fitted: int, tested: int) -> tuple[float, float]:
     """Accuracy on test images of ridge regression onto the classes, and of naming the largest number."""
     picks = np.arange(fitted)
     inputs, labels = images.embeddings("train", picks), images.labels("train", picks)
@@ -48,7 +51,7 @@ def linear_probe(images: Images, fitted: int = PROBE_IMAGES, tested: int = PROBE
     return float(probe.mean()), float((inputs.argmax(axis=1) == labels).mean())
 
 
-def likeness(images: Images, count: int = PAIR_IMAGES) -> dict[str, Any]:
+def likeness(images: Images, count: int) -> dict[str, Any]:
     """Cosines of pairs of test images: mean and standard deviation by relation, and how they overlap."""
     picks = np.arange(count)
     inputs, labels = images.embeddings("test", picks), images.labels("test", picks)
@@ -70,7 +73,7 @@ def likeness(images: Images, count: int = PAIR_IMAGES) -> dict[str, Any]:
     return result
 
 
-def share_with_twins(data: Data, batches: int = 4) -> float:
+def share_with_twins(data: Data, batches: int) -> float:
     """The share of test memories that hold two images of one class."""
     drawn, _ = data.drawn("test", range(batches))
     labels = np.sort(data.source.labels("test", drawn.picks), axis=-1)
@@ -85,13 +88,12 @@ def choose(costs: np.ndarray, side: np.ndarray) -> np.ndarray:
 
 def nearest_row(inputs: dict[str, np.ndarray], side: np.ndarray) -> np.ndarray:
     """Takes the option that, behind the cue, is nearest to a row of the memory; right or not `[B]`."""
-    images, rows, query = inputs["images"], inputs["rows"], inputs["query"]
-    norms = np.einsum("bsw,bsw->bs", images, images)
-    distances = norms[:, :, None] + norms[:, None] - 2 * images @ images.transpose(0, 2, 1)
-    distances[:, np.arange(images.shape[1]), np.arange(images.shape[1])] = 0
-    b = np.arange(len(rows))[:, None]
-    to_cue = distances[b, rows[..., 0], query[:, :1]]
-    costs = [(to_cue + distances[b, rows[..., 1], query[:, i : i + 1]]).min(axis=1) for i in (1, 2)]
+    images, rows = inputs["images"], inputs["rows"]
+    asked = take(images, inputs["query"])
+    squares = [np.einsum("bsw,bsw->bs", of, of) for of in (asked, images)]
+    distances = squares[0][:, :, None] + squares[1][:, None] - 2 * asked @ images.transpose(0, 2, 1)
+    to_cue = np.take_along_axis(distances[:, 0], rows[..., 0], axis=1)
+    costs = [(to_cue + np.take_along_axis(distances[:, i], rows[..., 1], axis=1)).min(axis=1) for i in (1, 2)]
     return choose(np.stack(costs, axis=-1), side)
 
 
@@ -112,7 +114,7 @@ def following(
     return choose(out, side)
 
 
-def lookups(data: Data, batches: int = 4) -> dict[str, dict[str, float]]:
+def lookups(data: Data, batches: int) -> dict[str, dict[str, float]]:
     """Accuracy of the three ways to look up, by type of query."""
     types = query_types(data.length)
     right: dict[str, list[np.ndarray]] = {"nearest row": [], "following images": [], "following classes": []}
@@ -133,11 +135,13 @@ def lookups(data: Data, batches: int = 4) -> dict[str, dict[str, float]]:
     }
 
 
-def measure(seed: int, length: int = 3, batches: int = 8) -> dict[str, Any]:
+def measure(seed: int, length: int = 3, *, quick: bool = False) -> dict[str, Any]:
     """All numbers, as plain values."""
     images = Images(seed)
     data = Data(images, seed, EVAL_BATCH, length)
-    probe, largest = linear_probe(images)
+    less = QUICK if quick else 1
+    batches = BATCHES // less
+    probe, largest = linear_probe(images, PROBE_IMAGES // (2 if quick else 1), PROBE_TESTS // less // CLASSES * CLASSES)
     return {
         "seed": seed,
         "length": length,
@@ -145,7 +149,7 @@ def measure(seed: int, length: int = 3, batches: int = 8) -> dict[str, Any]:
         "groups": len(images.first),
         "linear_probe": probe,
         "largest_number": largest,
-        "likeness": likeness(images),
+        "likeness": likeness(images, PAIR_IMAGES // (2 if quick else 1)),
         "memories_with_two_of_a_class": share_with_twins(data, 2 * batches),
         "lookups": lookups(data, batches),
         "queries": batches * EVAL_BATCH,
@@ -178,6 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     p = Parser(prog="python -m tasks.pai.difficulty", description="How hard the generated task is, without any model.")
     p.add_argument("--seed", metavar="N", default="0", help="of the images and memories (default 0)")
     p.add_argument("--length", metavar="L", default="3", help="images in a sequence: 3, 4 or 5 (default 3)")
+    p.add_argument("--quick", action="store_true", help="fewer images and queries")
     p.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     try:
         options = p.parse(arguments)
@@ -188,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 numbers.check(f"--{name}", values[name])
             except ValueError as error:
                 raise Refused(str(error)) from None
-        found = measure(**values)
+        found = measure(**values, quick=options.quick)
         print(json.dumps(found) if options.json else report(found))
     except Refused as error:
         print(error, file=sys.stderr)

@@ -39,6 +39,7 @@ DIRECTIONS, DIRECTION_SPREAD = 32, 0.5  # number, and standard deviation of the 
 SINGLE_SPREAD, SINGLE_PLACES = 0.75, 2**20  # of an image's own part, and where in the sequence it may begin
 
 BLOCK = 64  # images made at a time: they stay in the cache while their parts are added
+PRODUCT = 8  # images in one matrix product: too small for BLAS to start threads, which would wait for those of training
 BYTES = DIRECTIONS + 8  # random bytes of an image: one a direction, four for single entries, four for the place
 
 
@@ -101,7 +102,9 @@ class Images:
         out = np.empty((ids.size, WIDTH), np.float32)
         for start in range(0, ids.size, BLOCK):
             block = slice(start, start + BLOCK)
-            np.matmul(along[block], self.directions, out=out[block])
+            for first in range(start, min(start + BLOCK, ids.size), PRODUCT):
+                part = slice(first, first + PRODUCT)
+                np.matmul(along[part], self.directions, out=out[part])
             out[block] += self.prototypes[classes[block]]
             out[block] += self.singles[places[block]]
         rows = np.arange(ids.size)
