@@ -138,8 +138,8 @@ def floats(data: memoryview) -> np.ndarray:
             if isinstance(value, int) or wire not in (BYTES, FIXED32) or len(value) % 4:
                 raise Malformed("a list of floats has a piece that is no float")
             pieces.append(value)
-    # One join, so that a list written number by number costs no more than a packed one.
-    return np.frombuffer(b"".join(pieces), "<f4").astype(np.float32, copy=False)
+    # A packed list is one piece and is not copied; one join for a list that was written number by number.
+    return np.frombuffer(pieces[0] if len(pieces) == 1 else b"".join(pieces), "<f4").astype(np.float32, copy=False)
 
 
 def integers(data: memoryview) -> np.ndarray:
@@ -152,6 +152,9 @@ def integers(data: memoryview) -> np.ndarray:
                 continue
             if wire != BYTES:
                 raise Malformed("a list of integers has a piece that is no integer")
+            if max(value, default=0) < 128:  # all are single bytes, as sides, distances and types are
+                found.extend(value)
+                continue
             at = 0
             while at < len(value):
                 number, at = varint(value, at)
