@@ -181,8 +181,11 @@ def test_files_that_are_no_arrays(tmp_path: Path):
     embeddings.write_bytes(embeddings.read_bytes()[:-8])
     with pytest.raises(Refused, match=r"--embeddings: .* is not a whole .npy file"):
         Own(embeddings, labels)
+    embeddings.write_bytes(embeddings.read_bytes().replace(b"(9, 2)", b"(9, 2 "))
+    with pytest.raises(Refused, match=r"--embeddings: .* is not a whole .npy file"):
+        Own(embeddings, labels)
     np.savez(tmp_path / "archive.npz", np.zeros(3))
-    with pytest.raises(Refused, match="is an archive"):
+    with pytest.raises(Refused, match=r"is not a \.npy file"):
         Own(tmp_path / "archive.npz", labels)
 
 

@@ -5,6 +5,7 @@ test as 10 : 1 : 2, the paper's shares, with at least one in each; which one goe
 that runs with different seeds are tested on the same images.
 """
 
+import tokenize
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +14,22 @@ from tasks.batches import words
 from tasks.errors import Refused
 from tasks.pai.images import STREAM
 
+MAGIC = b"\x93NUMPY"
 SHARES = {"train": 10, "valid": 1, "test": 2}
 
 
 def load(path: Path, flag: str, kinds: str, dimensions: int) -> np.ndarray:
     """The array of a file, mapped and not read. Nothing is unpickled."""
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with open(path, "rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:  # an archive, or text, or a pickle
+                raise Refused(f"{flag}: {path} is not a .npy file")
+        with np.errstate(over="ignore"):
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise Refused(f"{flag}: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except (ValueError, EOFError):
+    except (ValueError, OverflowError, SyntaxError, tokenize.TokenError):  # what the parser of headers may raise
         raise Refused(f"{flag}: {path} is not a whole .npy file of numbers") from None
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise Refused(f"{flag}: {path} is an archive, not a .npy file")
     if array.ndim != dimensions or array.dtype.kind not in kinds:
         what = "numbers [images, width]" if dimensions == 2 else "integers [images]"
         raise Refused(f"{flag}: {path} must hold {what}, got {array.dtype} {list(array.shape)}")
