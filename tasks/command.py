@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks import checkpoint as checkpoints
 from tasks import summary
-from tasks.config import Integer, Parser, add_flags, flag, given, make, show
+from tasks.config import Integer, Number, Parser, add_flags, flag, given, make, show
 from tasks.errors import Diverged, Interrupted, Refused
 from tasks.loop import evaluate, train
 from tasks.options import first_difference
@@ -79,8 +79,8 @@ def presets_text(task: Any) -> str:
     return "\n".join(lines)
 
 
-def whole(options: argparse.Namespace, name: str, values: Integer, default: int) -> int:
-    """A flag of the command that takes a whole number."""
+def number(options: argparse.Namespace, name: str, values: Integer | Number, default: Any) -> Any:
+    """The checked value of a flag that belongs to the command and not to a config."""
     value = values.parse(getattr(options, name, str(default)))
     try:
         values.check(flag(name), value)
@@ -111,7 +111,7 @@ def start(task: Any, options: argparse.Namespace) -> int:
     backend = getattr(options, "backend", None) or default_backend()
     checkpoints.library()
     made = task(config)
-    trainer = make_trainer(backend, made, whole(options, "threads", THREADS, 1))
+    trainer = make_trainer(backend, made, number(options, "threads", THREADS, 1))
     run = Run.create(Path(options.out), task.NAME, config, backend)
     with run.alone():
         return finish(run, made, trainer, None, backend)
@@ -131,7 +131,7 @@ def resume(task: Any, options: argparse.Namespace) -> int:
     with run.alone():
         start_from = run.load(file)
         made = task(run.config)
-        trainer = make_trainer(backend, made, whole(options, "threads", THREADS, 1))
+        trainer = make_trainer(backend, made, number(options, "threads", THREADS, 1))
         return finish(run, made, trainer, start_from, backend)
 
 
@@ -151,9 +151,9 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in EVALUATION_FLAGS]
     refuse(options, ["out", "resume", "preset", *fixed], "does not go with --evaluate: the run's own value counts")
     explicit = given(options, task.Config)
-    examples = whole(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
-    draws = whole(options, "draws", DRAWS, 1)
-    threads = whole(options, "threads", THREADS, 1)
+    examples = number(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
+    draws = number(options, "draws", DRAWS, 1)
+    threads = number(options, "threads", THREADS, 1)
     run = Run.open(Path(options.evaluate), task.NAME, task.Config)
     found = run.load(Path(options.checkpoint) if hasattr(options, "checkpoint") else None)
     if found is None:

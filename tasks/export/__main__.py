@@ -1,0 +1,176 @@
+"""python -m tasks.export RUN --format onnx|stablehlo --out FILE: a trained run as a file that exits by itself."""
+
+import argparse
+import hashlib
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.models import check_parameters
+from ponder_ref.settings import Model
+from tasks.checkpoint import INSTALL, write_whole
+from tasks.command import number, refuse
+from tasks.config import Choice, Integer, Number, Parser, show
+from tasks.errors import Refused, cannot_write
+from tasks.export.policy import MOST_STEPS, POLICIES, Exit
+from tasks.runs import CONFIG, Run, read_json
+
+TASKS = {"parity": "Parity"}  # task -> its class in tasks.<task>
+NEEDED = {"onnx": ("onnx",), "stablehlo": ("jax", "flatbuffers")}  # format -> what writing it imports
+FORMATS, POLICY = Choice(tuple(NEEDED)), Choice(POLICIES)
+STEPS, Q, EPSILON = Integer(1, MOST_STEPS), Number("(0, 1]"), Number("(0, 1)", off=True)
+PAPER_EPSILON = 0.05  # §2.3
+PARAMS = "params."  # what the names of parameters in a checkpoint begin with
+
+EPILOG = """examples:
+  python -m tasks.export runs/ponder --format onnx --out parity.onnx
+  python -m tasks.export runs/ponder --format stablehlo --policy quantile --q 0.9 --max-steps 40 --out parity.stablehlo
+
+FILE.json describes the file: inputs, outputs, policy, versions. docs/export.md shows how to run both formats.
+exit codes: 0 done, 2 refused (one sentence)"""
+
+
+def parser() -> Parser:
+    p = Parser(
+        prog="python -m tasks.export",
+        description="A trained run as one file that answers, and stops computing when every row has halted.",
+        usage=f"python -m tasks.export RUN --format {'|'.join(NEEDED)} --out FILE [FLAG VALUE ...]",
+        epilog=EPILOG,
+        argument_default=argparse.SUPPRESS,
+    )
+    p.add_argument("run", metavar="RUN", help="the run's folder")
+    p.add_argument("--format", required=True, metavar="NAME", help=f"of the file ({FORMATS})")
+    p.add_argument("--out", required=True, metavar="FILE", help="the file to write; an old one is replaced whole")
+    p.add_argument("--checkpoint", metavar="FILE", help="this checkpoint, not the newest")
+    halting = p.add_argument_group("halting")
+    halting.add_argument(
+        "--policy",
+        metavar="NAME",
+        help=f"({POLICY}; default sample, fixed for runs that do not halt) sample: by chance, as in the paper; "
+        "quantile: when the mass q has halted; fixed: all steps; expected: the mean of the steps' predictions",
+    )
+    halting.add_argument(
+        "--max-steps", metavar="N", help=f"largest number of steps, also beyond training's ({STEPS}; default the run's)"
+    )
+    halting.add_argument("--q", metavar="Q", help=f"quantile: the mass ({Q})")
+    halting.add_argument(
+        "--epsilon",
+        metavar="E",
+        help=f"expected: halt once less than this mass is left ({EPSILON}; default the run's, else {PAPER_EPSILON})",
+    )
+    return p
+
+
+def word(options: argparse.Namespace, name: str, words: Choice, default: str) -> str:
+    value = getattr(options, name, default)
+    try:
+        words.check(f"--{name}", value)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    return value
+
+
+def open_run(folder: Path) -> tuple[Run, Any]:
+    """The run and its task, whichever it is of."""
+    if not folder.is_dir():
+        raise Refused(f"there is no run folder {folder}")
+    content = read_json(folder / CONFIG)
+    name = content.get("task") if isinstance(content, dict) else None
+    if name not in TASKS:
+        raise Refused(f"{folder} is a run of the task {name!r}; what can be exported is {', '.join(TASKS)}")
+    task = getattr(importlib.import_module(f"tasks.{name}"), TASKS[name])
+    run = Run.open(folder, name, task.Config)
+    return run, task(run.config)
+
+
+def make_exit(options: argparse.Namespace, config: Any) -> Exit:
+    """The policy of the flags, with the run's own values for what they leave open."""
+    if config.method == "act":
+        raise Refused(f"{options.run} is a run of --method act; ponder, repeat and once can be exported")
+    policy = word(options, "policy", POLICY, "sample" if config.method == "ponder" else "fixed")
+    if policy != "fixed" and config.method != "ponder":
+        raise Refused(f"--policy {policy} needs a run of --method ponder, and {options.run} is one of {config.method}")
+    if policy != "quantile":
+        refuse(options, ("q",), "goes with --policy quantile")
+    elif not hasattr(options, "q"):
+        raise Refused("--policy quantile needs --q Q, the mass to halt at")
+    if policy != "expected":
+        refuse(options, ("epsilon",), "goes with --policy expected")
+    own = PAPER_EPSILON if config.epsilon is None else config.epsilon
+    return Exit(
+        policy=policy,
+        max_steps=number(options, "max_steps", STEPS, 1 if config.method == "once" else config.max_steps),
+        q=number(options, "q", Q, None) if policy == "quantile" else None,
+        epsilon=number(options, "epsilon", EPSILON, own) if policy == "expected" else None,
+        remainder=config.remainder,
+    )
+
+
+def check_installed(format: str) -> None:
+    for name in NEEDED[format]:
+        if find_spec(name) is None:
+            install = INSTALL.replace("jax,tasks", "jax,tasks,export")
+            raise Refused(f"--format {format} needs {name!r}, which is not installed: {install}")
+
+
+def load_parameters(run: Run, model: Model, file: Path | None) -> tuple[dict[str, np.ndarray], int]:
+    """The model's parameters in float32 from a checkpoint, the newest without a file, and its update."""
+    found = run.load(file)
+    if found is None:
+        raise Refused(f"there is no checkpoint in {run.checkpoints}")
+    named = {name.removeprefix(PARAMS): x for name, x in found.arrays.items() if name.startswith(PARAMS)}
+    try:
+        check_parameters(model, named)
+    except ValueError as error:
+        raise Refused(f"{file or run.checkpoints} does not fit the run's model: {error}") from None
+    return {name: np.asarray(x, np.float32) for name, x in named.items()}, found.about["update"]
+
+
+def export(options: argparse.Namespace) -> str:
+    """Writes the file and its description; what was done, in one line."""
+    format, out = word(options, "format", FORMATS, ""), Path(options.out)
+    if out.is_dir():
+        raise Refused(f"--out {out} is a folder, not a file")
+    run, task = open_run(Path(options.run))
+    exit = make_exit(options, run.config)
+    check_installed(format)
+    model = task.model()
+    params, update = load_parameters(run, model, Path(options.checkpoint) if hasattr(options, "checkpoint") else None)
+    module: Any = importlib.import_module(f"tasks.export.{'onnx_file' if format == 'onnx' else format}")
+    description = {
+        **module.about(model, exit),
+        "policy": exit.settings(),
+        "task": run.task,
+        "update": update,
+        "spec": SPEC_VERSION,
+    }
+    data = module.write(model, params, exit, description)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(out, error) from None
+    description["sha256"] = hashlib.sha256(data).hexdigest()
+    write_whole(out, data)
+    write_whole(out.with_name(out.name + ".json"), (json.dumps(description, indent=2) + "\n").encode())
+    settings = ", ".join(f"{name} {show(value)}" for name, value in exit.settings().items() if name != "name")
+    return f"{out}: {format}, {len(data)} bytes, policy {exit.policy}, {settings}; described in {out.name}.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        print(export(parser().parse(arguments)))
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

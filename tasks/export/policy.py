@@ -1,0 +1,55 @@
+"""When a row halts and what it answers, and the inputs and outputs of a file that does so.
+
+| policy     | halts at the first n with          | answer                     |
+|------------|------------------------------------|----------------------------|
+| `sample`   | uₙ < λₙ (spec S3, u by S2)         | ŷₙ                         |
+| `quantile` | Σ_{j≤n} pⱼ ≥ q (S6, p by H1)       | ŷₙ                         |
+| `fixed`    | none                               | ŷ_N                        |
+| `expected` | Σ_{j≤n} logsigmoid(−zⱼ) < log ε (H6) | Σₙ pₙŷₙ, p cut there (H4, H8) |
+
+Every row halts at N at the latest.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ponder_ref import checks
+from ponder_ref.settings import Model, check_choice
+
+POLICIES = ("sample", "quantile", "fixed", "expected")
+MOST_STEPS = 2**16 - 1  # what the counter of S2 has room for
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A policy with its numbers; `q` is of "quantile", `epsilon` (None: all N steps) and `remainder` of "expected"."""
+
+    policy: str = "sample"
+    max_steps: int = 20
+    q: float | None = None
+    epsilon: float | None = None
+    remainder: str = "last"
+
+    def __post_init__(self):
+        check_choice("policy", self.policy, POLICIES)
+        checks.check_count("max_steps", self.max_steps, 1, MOST_STEPS)
+        checks.check_remainder(self.remainder)
+        if self.policy == "quantile":
+            checks.check_number("q", self.q, "(0, 1]")
+        if self.epsilon is not None:
+            checks.check_number("epsilon", self.epsilon, "(0, 1)")
+
+    def settings(self) -> dict[str, Any]:
+        """What the policy uses, as plain values."""
+        own = {"quantile": ("q",), "expected": ("epsilon", "remainder")}.get(self.policy, ())
+        return {"name": self.policy, "max_steps": self.max_steps} | {name: getattr(self, name) for name in own}
+
+
+def answer_shape(model: Model, batch: Any) -> tuple[Any, ...]:
+    """The shape of a prediction: no last axis where there is one output (M8)."""
+    return (batch,) if model.outputs == 1 else (batch, model.outputs)
+
+
+def port(name: str, dtype: str, *shape: Any) -> dict[str, Any]:
+    """An input or output, as the description of a file has it."""
+    return {"name": name, "dtype": dtype, "shape": list(shape)}
