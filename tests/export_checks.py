@@ -5,7 +5,7 @@ import io
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,6 +83,27 @@ def export(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
+def onnx_session(file: Path | bytes) -> Any:
+    """The file in onnxruntime, on one thread."""
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(file, settings, providers=["CPUExecutionProvider"])
+
+
+def onnx_runner(file: Path | bytes) -> Runner:
+    session = onnx_session(file)
+    names = {each.name for each in session.get_inputs()}
+
+    def run(x: np.ndarray, ids: np.ndarray):
+        given = {"x": x, "seed": np.array(SEED, np.uint64), "example_ids": ids}
+        y_hat, steps, iterations = session.run(None, {name: given[name] for name in names})
+        return y_hat, steps, int(iterations)
+
+    return run
+
+
 def unroll(params: dict[str, np.ndarray], x: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Predictions and logits of all steps, `[N, batch, ...]`, in float64 by the reference (M8)."""
     params = {name: value.astype(np.float64) for name, value in params.items()}
@@ -134,7 +155,7 @@ def check_answers(run: Runner, exit: Exit, count: int = 1000) -> None:
 
 
 def check_iterations(run: Runner, exit: Exit) -> None:
-    """The loop ends with the slowest row, alone or among 32; easy rows need few steps, and a hard one among them all."""
+    """The loop ends with the slowest row, alone or among 32: early where all are easy, late if one is hard."""
     for count in (1, 32):
         ids = np.arange(count)
         easy, hard = (run(inputs(count, hardness), ids) for hardness in (-3.0, 3.0))

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("safetensors")
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
 
 import export_checks as checks
-from export_checks import CONFIG, EXITS, MODEL, SEED, export, inputs, parameters
+import onnx
+from export_checks import CONFIG, EXITS, MODEL, SEED, export, inputs, onnx_runner, onnx_session, parameters
 from task_helpers import refused
 
 import ponder_ref
@@ -21,24 +22,6 @@ from ponder_ref.settings import Model
 from tasks.export import onnx_file
 from tasks.export.graph import Graph, info
 from tasks.export.policy import Exit
-
-
-def start(file: Path | bytes) -> "onnxruntime.InferenceSession":
-    settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(file, settings, providers=["CPUExecutionProvider"])
-
-
-def runner(file: Path | bytes) -> checks.Runner:
-    session = start(file)
-    names = {each.name for each in session.get_inputs()}
-
-    def run(x: np.ndarray, ids: np.ndarray):
-        given = {"x": x, "seed": np.array(SEED, np.uint64), "example_ids": ids}
-        y_hat, steps, iterations = session.run(None, {name: given[name] for name in names})
-        return y_hat, steps, int(iterations)
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_answers_are_those_of_the_unroll(exit: Exit, folder: Path, tmp_path: Path):
     done = export(folder, "--format", "onnx", "--out", tmp_path / "made" / "run.onnx", *checks.flags(exit))
     assert done.returncode == 0, done.stderr
-    run = runner(tmp_path / "made" / "run.onnx")
+    run = onnx_runner(tmp_path / "made" / "run.onnx")
     checks.check_answers(run, exit)
     if exit.policy == "fixed":
         assert run(inputs(1, -3.0), np.arange(1))[2] == exit.max_steps
@@ -71,7 +54,7 @@ def test_answers_are_those_of_the_unroll(exit: Exit, folder: Path, tmp_path: Pat
 def test_mass_left_at_the_last_step(exit: Exit):
     """N so small that mass is left, no ε, N beyond training's, N of one step: the cuts of H2 and H3."""
     x, ids = inputs(50), np.arange(50)
-    y_hat, steps, iterations = runner(onnx_file.write(MODEL, parameters(), exit, {}))(x, ids)
+    y_hat, steps, iterations = onnx_runner(onnx_file.write(MODEL, parameters(), exit, {}))(x, ids)
     right = checks.right_answers(*checks.unroll(parameters(), x, exit.max_steps), ids, exit)
     np.testing.assert_array_equal(steps, right.steps)
     np.testing.assert_allclose(y_hat, right.y_hat, rtol=1e-5, atol=2e-5)
@@ -83,7 +66,7 @@ def test_chances_that_underflow_are_still_a_distribution():
     params["halt.b"] = params["halt.b"] - 1000  # λ about exp(−1000): its logarithm is a number, it is not
     exit = Exit("expected", 5, epsilon=0.05, remainder="normalize")
     x, ids = inputs(20), np.arange(20)
-    y_hat, _, _ = runner(onnx_file.write(MODEL, params, exit, {}))(x, ids)
+    y_hat, _, _ = onnx_runner(onnx_file.write(MODEL, params, exit, {}))(x, ids)
     right = checks.right_answers(*checks.unroll(params, x, 5), ids, exit)
     np.testing.assert_allclose(y_hat, right.y_hat, rtol=1e-3, atol=1e-3)
 
@@ -97,7 +80,7 @@ def test_uniforms_are_those_of_the_standard():
         g.nodes, "u", declared, [info("u", "float32", ("batch",))], list(g.constants.values())
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
-    session = start(model.SerializeToString())
+    session = onnx_session(model.SerializeToString())
     ids = np.concatenate([np.arange(-300, 300), [2**31, 2**32 - 1, 2**40 + 3, -(2**62)]])
     for seed in (0, 1, SEED, 2**64 - 1):
         wanted = ponder_ref.halting_uniforms(seed, ids, max_steps=300)
@@ -110,7 +93,7 @@ def test_several_outputs():
     model = Model(inputs=checks.BITS, hidden=checks.HIDDEN, outputs=3, output="classes")
     x, ids = inputs(40), np.arange(40)
     for exit in (EXITS["sample"], EXITS["expected"]):
-        y_hat, steps, _ = runner(onnx_file.write(model, parameters(model), exit, {}))(x, ids)
+        y_hat, steps, _ = onnx_runner(onnx_file.write(model, parameters(model), exit, {}))(x, ids)
         right = checks.right_answers(*checks.unroll(parameters(model), x, exit.max_steps), ids, exit)
         np.testing.assert_array_equal(steps, right.steps)
         np.testing.assert_allclose(y_hat, right.y_hat, rtol=1e-5, atol=2e-5)
@@ -118,7 +101,7 @@ def test_several_outputs():
 
 @pytest.mark.parametrize("exit", EXITS.values(), ids=EXITS)
 def test_a_nan_harms_its_own_row_alone(exit: Exit):
-    run = runner(onnx_file.write(MODEL, parameters(), exit, {}))
+    run = onnx_runner(onnx_file.write(MODEL, parameters(), exit, {}))
     x, ids = inputs(8), np.arange(8)
     before = run(x, ids)
     x[3] = np.nan
@@ -136,7 +119,7 @@ def test_the_file_says_what_it_is(folder: Path, tmp_path: Path):
         assert done.returncode == 0 and str(file) in done.stdout
     beside = json.loads((tmp_path / "run.onnx.json").read_text(encoding="utf-8"))
     assert beside.pop("sha256") == hashlib.sha256(file.read_bytes()).hexdigest()
-    session = start(file)
+    session = onnx_session(file)
     assert json.loads(session.get_modelmeta().custom_metadata_map["pondernet"]) == beside
     assert beside["policy"] == {"name": "quantile", "max_steps": checks.STEPS, "q": 0.9}
     assert beside["update"] == 7 and beside["spec"] == ponder_ref.SPEC_VERSION
@@ -153,7 +136,7 @@ def test_runs_that_do_not_halt_have_a_fixed_number_of_steps(tmp_path: Path):
     config = dataclasses.replace(CONFIG, method="once")
     folder = checks.make_run(tmp_path / "once", config=config)
     assert export(folder, "--format", "onnx", "--out", tmp_path / "once.onnx").returncode == 0
-    checks.check_answers(runner(tmp_path / "once.onnx"), Exit("fixed", 1))
+    checks.check_answers(onnx_runner(tmp_path / "once.onnx"), Exit("fixed", 1))
     done = export(folder, "--format", "onnx", "--out", tmp_path / "no.onnx", "--policy", "sample")
     assert "--policy sample needs a run of --method ponder" in refused(done)
 
