@@ -1,6 +1,7 @@
 """The paper's experiments, the same on every backend: `python -m tasks.parity --help`.
 
-No module here imports a framework; a backend is loaded by name when a command needs it.
+No module here imports a framework but `tasks.export.stablehlo`; that one, and a backend, is loaded by name when a
+command needs it.
 """
 
 import sys

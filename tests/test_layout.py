@@ -76,7 +76,16 @@ def exports(init: Path) -> tuple[set[str], set[str]]:
 
 
 @pytest.mark.parametrize(
-    "module", ["ponder_ref", "ponder_ref.conformance", "tasks", "tasks.parity", "tasks.pai.difficulty", "tasks.figures"]
+    "module",
+    [
+        "ponder_ref",
+        "ponder_ref.conformance",
+        "tasks",
+        "tasks.parity",
+        "tasks.pai.difficulty",
+        "tasks.figures",
+        "tasks.export.__main__",
+    ],
 )
 def test_imports_no_framework(module: str, tmp_path: Path):
     if importlib.util.find_spec(module) is None:

@@ -74,19 +74,30 @@ def test_chances_that_underflow_are_still_a_distribution():
 def test_uniforms_are_those_of_the_standard():
     """Bit for bit, with words that overflow and ids of 64 bits."""
     g = Graph()
-    g.rename(onnx_file.uniforms(g, onnx_file.key_schedule(g, "seed"), "ids", "step"), "u")
-    declared = [info("seed", "uint64", ()), info("ids", "int64", ("batch",)), info("step", "int64", ())]
+    g.rename(onnx_file.uniforms(g, onnx_file.key_schedule(g, "seed"), "ids", "steps"), "u")
+    declared = [info("seed", "uint64", ()), info("ids", "int64", ("batch",)), info("steps", "int64", ("steps", 1))]
     graph = onnx.helper.make_graph(
-        g.nodes, "u", declared, [info("u", "float32", ("batch",))], list(g.constants.values())
+        g.nodes, "u", declared, [info("u", "float32", ("steps", "batch"))], list(g.constants.values())
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)], ir_version=9)
     session = onnx_session(model.SerializeToString())
     ids = np.concatenate([np.arange(-300, 300), [2**31, 2**32 - 1, 2**40 + 3, -(2**62)]])
     for seed in (0, 1, SEED, 2**64 - 1):
-        wanted = ponder_ref.halting_uniforms(seed, ids, max_steps=300)
-        for step in (1, 2, 300):
-            given = {"seed": np.array(seed, np.uint64), "ids": ids, "step": np.array(step)}
-            np.testing.assert_array_equal(session.run(None, given)[0], wanted[step - 1])
+        given = {"seed": np.array(seed, np.uint64), "ids": ids, "steps": np.arange(1, 41)[:, None]}
+        wanted = ponder_ref.halting_uniforms(seed, ids, max_steps=40)
+        np.testing.assert_array_equal(session.run(None, given)[0], wanted)
+
+
+def test_sampling_goes_on_beyond_a_block_of_uniforms():
+    params = parameters()
+    params["halt.w"][0], params["halt.b"][0] = 0.3, -3.0  # λ about 0.05, whatever the input
+    exit = Exit("sample", 2 * onnx_file.BLOCK + 8)
+    x, ids = inputs(200), np.arange(200)
+    _, steps, iterations = onnx_runner(onnx_file.write(MODEL, params, exit, {}))(x, ids)
+    right = checks.right_answers(*checks.unroll(params, x, exit.max_steps), ids, exit)
+    assert right.margin > checks.MARGIN
+    np.testing.assert_array_equal(steps, right.steps)
+    assert ((steps > onnx_file.BLOCK) & (steps < exit.max_steps)).sum() > 40 and iterations == exit.max_steps
 
 
 def test_several_outputs():

@@ -52,6 +52,15 @@ class Graph:
     def rename(self, value: str, name: str) -> None:
         self.nodes.append(helper.make_node("Identity", [value], [name]))
 
+    def when(self, condition: str, make: Callable[["Graph"], str], old: str, dtype: str, shape: tuple[Any, ...]) -> str:
+        """The name of what `make` computes where the condition holds, of the old value where it does not."""
+        branches = {}
+        for branch, write in (("then_branch", make), ("else_branch", lambda inner: old)):
+            inner, result = Graph(self), f"{branch}_{next(self.numbers)}"
+            inner.rename(write(inner), result)
+            branches[branch] = helper.make_graph(inner.nodes, branch, [], [info(result, dtype, shape)])
+        return self("If", condition, **branches)
+
     def loop(
         self,
         most: int,

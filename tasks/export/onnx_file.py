@@ -19,6 +19,7 @@ from tasks.export.graph import Carried, Graph, dtype_code, info
 from tasks.export.policy import Exit, answer_shape, port
 
 OPSET, IR_VERSION = 18, 9  # 18 is the first with bitwise operators; 9 is the format that came with it
+BLOCK = 16  # steps whose uniforms are made together: a runtime's price is by the node, and Threefry has many
 F, I = np.float32, np.int64  # noqa: E741
 
 
@@ -43,13 +44,13 @@ def key_schedule(g: Graph, seed: str) -> list[tuple[str, str]]:
     return [(low, high)] + [(keys[s % 3], g("Add", keys[(s + 1) % 3], I(s))) for s in range(1, 6)]
 
 
-def uniforms(g: Graph, schedule: list[tuple[str, str]], ids: str, step: str) -> str:
-    """uₙ of the example ids, `[batch]` float32: the first word of Threefry-2x32-20 at (id, n) (S1, S2).
+def uniforms(g: Graph, schedule: list[tuple[str, str]], ids: str, steps: str) -> str:
+    """uₙ `[K, batch]` float32 of steps `[K, 1]` and example ids `[batch]`: Threefry-2x32-20's first word (S1, S2).
 
     x₁ is kept below 2³², so that x₁·2ʳ fits: its bits from the 32nd on are those that a rotation brings round. x₀ only
     grows by sums, and is masked where it is used.
     """
-    x0, x1 = g("BitwiseAnd", ids, I(MASK)), step
+    x0, x1 = g("BitwiseAnd", ids, I(MASK)), steps
     for group, (k0, k1) in enumerate(schedule[:5]):
         x0, x1 = g("Add", x0, k0), g("BitwiseAnd", g("Add", x1, k1), I(MASK))
         for rotation in ROTATIONS[group % 2]:
@@ -75,8 +76,8 @@ class Step:
     """The body of the Loop: a step of the network, then the policy. Carried values by name, all of the whole batch.
 
     `h`, `answer` `[batch, outputs]`, `steps`, `running`, `iterations` (a count), and where the policy needs them
-    `reached` (Σ_{j<n} log(1 − λⱼ)), `mass` (Σ pⱼ so far; for "expected" in units of exp(top)) and `top` (the largest
-    log p so far).
+    `block` (uniforms), `reached` (Σ_{j<n} log(1 − λⱼ)), `mass` (Σ pⱼ so far; for "expected" in units of exp(top)) and
+    `top` (the largest log p so far).
     """
 
     def __init__(self, g: Graph, model: Model, params: Mapping[str, np.ndarray], exit: Exit):
@@ -100,6 +101,9 @@ class Step:
 
         start = {"h": full(F(0), hidden), "answer": full(F(0), self.outputs), "steps": full(I(0))}
         start |= {"running": full(np.True_), "iterations": (g.constant(I(0)), "int64", ())}
+        if self.exit.policy == "sample":
+            zeros = g("Expand", F(0), g("Concat", np.array([BLOCK]), batch, axis=0))
+            start |= {"block": (zeros, "float32", (BLOCK, "batch"))}
         if self.exit.policy in ("quantile", "expected"):
             start |= {"reached": full(F(0)), "mass": full(F(0))}
         if self.exit.policy == "expected":
@@ -120,7 +124,8 @@ class Step:
         if self.exit.policy == "sample":
             # Not the operator Sigmoid, which runtimes approximate and clamp.
             lambdas = g("Reciprocal", g("Add", g("Exp", g("Neg", z)), F(1)))
-            halts = g("Less", uniforms(g, self.schedule, "example_ids", n), lambdas)
+            new["block"] = self.draw_block(g, turn, old["block"])
+            halts = g("Less", g("Gather", new["block"], g("Mod", turn, I(BLOCK)), axis=0), lambdas)
         elif self.exit.policy == "quantile":
             new["mass"] = g("Add", old["mass"], g("Exp", log_p))
             halts = g("GreaterOrEqual", new["mass"], F(self.exit.q))
@@ -137,6 +142,16 @@ class Step:
         new["running"] = g("And", old["running"], g("Not", stops))
         left = g("ReduceSum", g("Cast", new["running"], to=dtype_code("int64")), keepdims=0)
         return g("Greater", left, I(0)), {name: new[name] for name in old}
+
+    def draw_block(self, g: Graph, turn: str, old: str) -> str:
+        """The uniforms of the BLOCK steps that this one is among, `[BLOCK, batch]`: made at the first of them."""
+
+        def make(inner: Graph) -> str:
+            steps = inner("Add", turn, np.arange(1, BLOCK + 1)[:, None])
+            return uniforms(inner, self.schedule, "example_ids", steps)
+
+        at_first = g("Equal", g("Mod", turn, I(BLOCK)), I(0))
+        return g.when(at_first, make, old, "float32", (BLOCK, "batch"))
 
     def add_expected(self, g: Graph, old: Carried, y_hat: str, log_p: str, stops: str) -> Carried:
         """pₙŷₙ and pₙ added to the sums of the rows that run, relative to their largest p (H2 to H4, H8)."""
