@@ -157,7 +157,6 @@ def test_runs_that_do_not_halt_have_a_fixed_number_of_steps(tmp_path: Path):
     [
         (["--format", "tflite"], "--format must be one of onnx, stablehlo, got 'tflite'"),
         (["--policy", "mean"], "--policy must be one of sample, quantile, fixed, expected, got 'mean'"),
-        (["--policy", "quantile"], "--policy quantile needs --q Q"),
         (["--policy", "quantile", "--q", "0"], "--q must be a number in (0, 1], got 0.0"),
         (["--q", "0.5"], "--q goes with --policy quantile"),
         (["--epsilon", "0.5"], "--epsilon goes with --policy expected"),

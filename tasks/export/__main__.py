@@ -59,7 +59,7 @@ def parser() -> Parser:
     halting.add_argument(
         "--max-steps", metavar="N", help=f"largest number of steps, also beyond training's ({STEPS}; default the run's)"
     )
-    halting.add_argument("--q", metavar="Q", help=f"quantile: the mass ({Q})")
+    halting.add_argument("--q", metavar="Q", help=f"quantile: the mass ({Q}; default 0.5)")
     halting.add_argument(
         "--epsilon",
         metavar="E",
@@ -99,15 +99,13 @@ def make_exit(options: argparse.Namespace, config: Any) -> Exit:
         raise Refused(f"--policy {policy} needs a run of --method ponder, and {options.run} is one of {config.method}")
     if policy != "quantile":
         refuse(options, ("q",), "goes with --policy quantile")
-    elif not hasattr(options, "q"):
-        raise Refused("--policy quantile needs --q Q, the mass to halt at")
     if policy != "expected":
         refuse(options, ("epsilon",), "goes with --policy expected")
     own = PAPER_EPSILON if config.epsilon is None else config.epsilon
     return Exit(
         policy=policy,
         max_steps=number(options, "max_steps", STEPS, 1 if config.method == "once" else config.max_steps),
-        q=number(options, "q", Q, None) if policy == "quantile" else None,
+        q=number(options, "q", Q, 0.5) if policy == "quantile" else None,
         epsilon=number(options, "epsilon", EPSILON, own) if policy == "expected" else None,
         remainder=config.remainder,
     )

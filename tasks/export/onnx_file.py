@@ -63,10 +63,6 @@ def uniforms(g: Graph, schedule: list[tuple[str, str]], ids: str, steps: str) ->
     return g("Mul", g("Cast", word, to=dtype_code("float32")), F(2**-24))
 
 
-def log_sigmoid(g: Graph, z: str) -> str:
-    return g("Neg", g("Softplus", g("Neg", z)))
-
-
 def as_column(g: Graph, row: str) -> str:
     """`[batch]` as `[batch, 1]`, to stand beside predictions."""
     return g("Unsqueeze", row, np.array([1]))
@@ -76,8 +72,8 @@ class Step:
     """The body of the Loop: a step of the network, then the policy. Carried values by name, all of the whole batch.
 
     `h`, `answer` `[batch, outputs]`, `steps`, `running`, `iterations` (a count), and where the policy needs them
-    `block` (uniforms), `reached` (Σ_{j<n} log(1 − λⱼ)), `mass` (Σ pⱼ so far; for "expected" in units of exp(top)) and
-    `top` (the largest log p so far).
+    `block` (uniforms), `reached` (Σ_{j<n} log(1 − λⱼ)), `top` (the largest log p so far) and `mass` (Σ pⱼ so far, in
+    units of exp(top)).
     """
 
     def __init__(self, g: Graph, model: Model, params: Mapping[str, np.ndarray], exit: Exit):
@@ -105,9 +101,9 @@ class Step:
             zeros = g("Expand", F(0), g("Concat", np.array([BLOCK]), batch, axis=0))
             start |= {"block": (zeros, "float32", (BLOCK, "batch"))}
         if self.exit.policy in ("quantile", "expected"):
-            start |= {"reached": full(F(0)), "mass": full(F(0))}
+            start |= {"reached": full(F(0))}
         if self.exit.policy == "expected":
-            start |= {"top": full(F(-math.inf))}
+            start |= {"mass": full(F(0)), "top": full(F(-math.inf))}
         return start
 
     def __call__(self, g: Graph, turn: str, old: Carried) -> tuple[str, Carried]:
@@ -118,7 +114,6 @@ class Step:
         z = g("Gather", heads, I(self.outputs), axis=1)
         new = {"h": h}
         if self.exit.policy in ("quantile", "expected"):
-            log_p = g("Add", log_sigmoid(g, z), old["reached"])
             new["reached"] = g("Sub", old["reached"], g("Softplus", z))
         halts = None
         if self.exit.policy == "sample":
@@ -127,14 +122,13 @@ class Step:
             new["block"] = self.draw_block(g, turn, old["block"])
             halts = g("Less", g("Gather", new["block"], g("Mod", turn, I(BLOCK)), axis=0), lambdas)
         elif self.exit.policy == "quantile":
-            new["mass"] = g("Add", old["mass"], g("Exp", log_p))
-            halts = g("GreaterOrEqual", new["mass"], F(self.exit.q))
+            halts = g("GreaterOrEqual", g("Sub", F(1), g("Exp", new["reached"])), F(self.exit.q))
         elif self.exit.policy == "expected" and self.exit.epsilon is not None:
             halts = g("Less", new["reached"], F(math.log(self.exit.epsilon)))
         at_last = g("Equal", n, I(self.exit.max_steps))
         stops = g("And", old["running"], at_last if halts is None else g("Or", halts, at_last))
         if self.exit.policy == "expected":
-            new |= self.add_expected(g, old, y_hat, log_p, stops)
+            new |= self.add_expected(g, old, y_hat, z, stops)
         else:
             new["answer"] = g("Where", as_column(g, stops), y_hat, old["answer"])
         new["steps"] = g("Where", stops, n, old["steps"])
@@ -153,8 +147,9 @@ class Step:
         at_first = g("Equal", g("Mod", turn, I(BLOCK)), I(0))
         return g.when(at_first, make, old, "float32", (BLOCK, "batch"))
 
-    def add_expected(self, g: Graph, old: Carried, y_hat: str, log_p: str, stops: str) -> Carried:
+    def add_expected(self, g: Graph, old: Carried, y_hat: str, z: str, stops: str) -> Carried:
         """pₙŷₙ and pₙ added to the sums of the rows that run, relative to their largest p (H2 to H4, H8)."""
+        log_p = g("Sub", old["reached"], g("Softplus", g("Neg", z)))
         if self.exit.remainder == "last":
             log_p = g("Where", stops, old["reached"], log_p)
         top = g("Max", old["top"], log_p)

@@ -1,11 +1,11 @@
 """When a row halts and what it answers, and the inputs and outputs of a file that does so.
 
-| policy     | halts at the first n with          | answer                     |
-|------------|------------------------------------|----------------------------|
-| `sample`   | uₙ < λₙ (spec S3, u by S2)         | ŷₙ                         |
-| `quantile` | Σ_{j≤n} pⱼ ≥ q (S6, p by H1)       | ŷₙ                         |
-| `fixed`    | none                               | ŷ_N                        |
-| `expected` | Σ_{j≤n} logsigmoid(−zⱼ) < log ε (H6) | Σₙ pₙŷₙ, p cut there (H4, H8) |
+| policy     | halts at the first n with              | answer                        |
+|------------|----------------------------------------|-------------------------------|
+| `sample`   | uₙ < λₙ (spec S3, u by S2)             | ŷₙ                            |
+| `quantile` | 1 − Π_{j≤n} (1 − λⱼ) ≥ q (S6, p by H2) | ŷₙ                            |
+| `fixed`    | none                                   | ŷ_N                           |
+| `expected` | Σ_{j≤n} logsigmoid(−zⱼ) < log ε (H6)   | Σₙ pₙŷₙ, p cut there (H4, H8) |
 
 Every row halts at N at the latest.
 """

@@ -40,8 +40,8 @@ class Carry(NamedTuple):
     steps: jax.Array
     running: jax.Array
     reached: jax.Array  # Σ_{j<n} log(1 − λⱼ)
-    mass: jax.Array  # Σ pⱼ so far; for "expected" in units of exp(top)
-    top: jax.Array  # the largest log p so far
+    top: jax.Array  # "expected": the largest log p so far
+    mass: jax.Array  # and Σ pⱼ so far, in units of exp(top)
 
 
 def beside(row: jax.Array, y_hat: jax.Array) -> jax.Array:
@@ -60,33 +60,33 @@ def advance(params, projected, exit: Exit, draws, old: Carry) -> Carry:
     n = old.iterations + 1
     h = rnn_transition(params, projected, old.h)
     y_hat, z = rnn_readout(params, h)
-    log_p, reached, mass, top = log_sigmoid(z) + old.reached, old.reached + log_sigmoid(-z), old.mass, old.top
+    reached, top, mass = old.reached + log_sigmoid(-z), old.top, old.mass
     halts = jnp.zeros_like(old.running)
     if exit.policy == "sample":
         halts = uniforms(*draws, n) < sigmoid(z)
     elif exit.policy == "quantile":
-        mass = mass + jnp.exp(log_p)
-        halts = mass >= exit.q
+        halts = -jnp.expm1(reached) >= exit.q
     elif exit.policy == "expected" and exit.epsilon is not None:
         halts = reached < math.log(exit.epsilon)
     stops = old.running & (halts | (n == exit.max_steps))
     if exit.policy == "expected":
-        answer, mass, top = add_expected(exit, old, y_hat, log_p, stops)
+        answer, top, mass = add_expected(exit, old, y_hat, z, stops)
     else:
         answer = jnp.where(beside(stops, y_hat), y_hat, old.answer)
-    return Carry(n, h, answer, jnp.where(stops, n, old.steps), old.running & ~stops, reached, mass, top)
+    return Carry(n, h, answer, jnp.where(stops, n, old.steps), old.running & ~stops, reached, top, mass)
 
 
-def add_expected(exit: Exit, old: Carry, y_hat, log_p, stops) -> tuple[jax.Array, jax.Array, jax.Array]:
+def add_expected(exit: Exit, old: Carry, y_hat, z, stops) -> tuple[jax.Array, jax.Array, jax.Array]:
     """pₙŷₙ and pₙ added to the sums of the rows that run, relative to their largest p (H2 to H4, H8)."""
+    log_p = old.reached + log_sigmoid(z)
     if exit.remainder == "last":
         log_p = jnp.where(stops, old.reached, log_p)
     top = jnp.maximum(old.top, log_p)
     scale, p = jnp.exp(old.top - top), jnp.exp(log_p - top)
     answer = old.answer * beside(scale, y_hat) + beside(p, y_hat) * y_hat
-    new, before = (answer, old.mass * scale + p, top), (old.answer, old.mass, old.top)
-    answer, mass, top = (jnp.where(beside(old.running, x), x, x_old) for x, x_old in zip(new, before, strict=True))
-    return answer, mass, top
+    new, before = (answer, top, old.mass * scale + p), (old.answer, old.top, old.mass)
+    answer, top, mass = (jnp.where(beside(old.running, x), x, x_old) for x, x_old in zip(new, before, strict=True))
+    return answer, top, mass
 
 
 def program(model: Model, params: Mapping[str, Any], exit: Exit):
@@ -102,8 +102,8 @@ def program(model: Model, params: Mapping[str, Any], exit: Exit):
             steps=row.astype(jnp.int32),
             running=jnp.ones_like(row, bool),
             reached=row,
-            mass=row,
             top=jnp.full_like(row, -math.inf),
+            mass=row,
         )
         last = jax.lax.while_loop(
             lambda carry: carry.running.any(), lambda carry: advance(params, projected, exit, draws, carry), start
