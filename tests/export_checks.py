@@ -2,12 +2,14 @@
 
 import contextlib
 import io
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from task_helpers import ROOT
 
 import ponder_ref
 from ponder_ref import models
@@ -83,6 +85,20 @@ def export(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 
 
+def run_example(format: str, folder: Path) -> None:
+    """docs/export.md's Python block for a format runs beside a file `smoke.FORMAT`, and its loop ends as it should."""
+    config = ParityConfig(bits=4, hidden=8, max_steps=5)
+    run = make_run(folder / "run", initial_parameters(Parity(config).model(), 0), config)
+    policy = {"onnx": [], "stablehlo": ["--policy", "quantile", "--q", "0.9", "--max-steps", "8"]}[format]
+    assert export(run, "--format", format, "--out", folder / f"smoke.{format}", *policy).returncode == 0
+    text = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    (block,) = [found for found in re.findall(r"```python\n(.*?)```", text, flags=re.S) if f"smoke.{format}" in found]
+    names: dict[str, Any] = {}
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
+        exec(block, names)
+    assert names["steps"].shape == (2,) and names["iterations"] == names["steps"].max()
+
+
 def onnx_session(file: Path | bytes) -> Any:
     """The file in onnxruntime, on one thread."""
     import onnxruntime
@@ -125,7 +141,6 @@ def right_answers(y_hat: np.ndarray, z: np.ndarray, ids: np.ndarray, exit: Exit)
         gaps = lambdas - ponder_ref.halting_uniforms(SEED, ids, max_steps=len(z))
     elif exit.policy == "quantile":
         log_p = ponder_ref.log_halting(z)
-        assert exit.q is not None
         steps, gaps = ponder_ref.quantile_steps(log_p, q=exit.q), np.cumsum(np.exp(log_p), axis=0) - exit.q
     elif exit.epsilon is None:
         steps, gaps = np.full(z.shape[1], len(z)), np.ones_like(z)

@@ -108,6 +108,10 @@ def test_the_file_has_a_while_loop_and_a_description(tmp_path: Path):
         ]
 
 
+def test_the_example_of_the_docs_runs(tmp_path: Path):
+    checks.run_example("stablehlo", tmp_path)
+
+
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = checks.make_run(tmp_path / "run")
     monkeypatch.setattr("tasks.export.__main__.find_spec", lambda name: None if name == "flatbuffers" else name)

@@ -143,6 +143,10 @@ def test_the_file_says_what_it_is(folder: Path, tmp_path: Path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.onnx", "run.onnx.json"]
 
 
+def test_the_example_of_the_docs_runs(tmp_path: Path):
+    checks.run_example("onnx", tmp_path)
+
+
 def test_runs_that_do_not_halt_have_a_fixed_number_of_steps(tmp_path: Path):
     config = dataclasses.replace(CONFIG, method="once")
     folder = checks.make_run(tmp_path / "once", config=config)

@@ -59,7 +59,7 @@ def parser() -> Parser:
     halting.add_argument(
         "--max-steps", metavar="N", help=f"largest number of steps, also beyond training's ({STEPS}; default the run's)"
     )
-    halting.add_argument("--q", metavar="Q", help=f"quantile: the mass ({Q}; default 0.5)")
+    halting.add_argument("--q", metavar="Q", help=f"quantile: the mass ({Q}; default {Exit.q})")
     halting.add_argument(
         "--epsilon",
         metavar="E",
@@ -105,7 +105,7 @@ def make_exit(options: argparse.Namespace, config: Any) -> Exit:
     return Exit(
         policy=policy,
         max_steps=number(options, "max_steps", STEPS, 1 if config.method == "once" else config.max_steps),
-        q=number(options, "q", Q, 0.5) if policy == "quantile" else None,
+        q=number(options, "q", Q, Exit.q),
         epsilon=number(options, "epsilon", EPSILON, own) if policy == "expected" else None,
         remainder=config.remainder,
     )

@@ -14,7 +14,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 Argument = str | np.ndarray | np.generic  # the name of a value, or a constant
-Carried = dict[str, str]
+Carried = dict[str, str]  # the names of a loop's values
+Start = dict[str, tuple[str, str, tuple[Any, ...]]]  # of each its first value, dtype and shape
 
 
 def dtype_code(dtype: str) -> int:
@@ -64,14 +65,14 @@ class Graph:
     def loop(
         self,
         most: int,
-        start: dict[str, tuple[Argument, str, tuple[Any, ...]]],
+        start: Start,
         body: Callable[["Graph", str, Carried], tuple[str, Carried]],
     ) -> Carried:
         """A Loop of at most `most` turns.
 
         Args:
           most: largest number of turns.
-          start: for each carried value its first value, dtype and shape.
+          start: what is carried from turn to turn.
           body: from the body's graph, the number of the turn (from 0) and the carried values' names to the name of a
             bool, whether to go on, and of the new values.
 
@@ -92,7 +93,7 @@ class Graph:
             [info("turn", "int64", ()), info("went_on", "bool", ()), *before],
             [info("go_on", "bool", ()), *after],
         )
-        first = [value if isinstance(value, str) else self.constant(value) for value, _, _ in start.values()]
+        first = [value for value, _, _ in start.values()]
         last = {name: f"{name}_last" for name in start}
         inputs = [self.constant(np.int64(most)), self.constant(np.bool_(True)), *first]
         self.nodes.append(helper.make_node("Loop", inputs, list(last.values()), body=graph))

@@ -15,7 +15,7 @@ from onnx import helper
 
 from ponder_ref.sampling import MASK, PARITY, ROTATIONS
 from ponder_ref.settings import Model
-from tasks.export.graph import Carried, Graph, dtype_code, info
+from tasks.export.graph import Carried, Graph, Start, dtype_code, info
 from tasks.export.policy import Exit, answer_shape, port
 
 OPSET, IR_VERSION = 18, 9  # 18 is the first with bitwise operators; 9 is the format that came with it
@@ -86,7 +86,7 @@ class Step:
         self.b = g.constant(np.concatenate([params["output.b"], params["halt.b"]]).astype(F), "heads.b")
         self.schedule = key_schedule(g, "seed") if exit.policy == "sample" else []
 
-    def start(self, g: Graph, hidden: int) -> dict[str, tuple[str, str, tuple[Any, ...]]]:
+    def start(self, g: Graph, hidden: int) -> Start:
         """The carried values before the first step."""
         batch = g("Shape", "x", start=0, end=1)
 
@@ -117,7 +117,7 @@ class Step:
             new["reached"] = g("Sub", old["reached"], g("Softplus", z))
         halts = None
         if self.exit.policy == "sample":
-            # Not the operator Sigmoid, which runtimes approximate and clamp.
+            # Not the operator Sigmoid: where λ is small, onnxruntime is off by 0.2 % of it.
             lambdas = g("Reciprocal", g("Add", g("Exp", g("Neg", z)), F(1)))
             new["block"] = self.draw_block(g, turn, old["block"])
             halts = g("Less", g("Gather", new["block"], g("Mod", turn, I(BLOCK)), axis=0), lambdas)

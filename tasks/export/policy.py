@@ -26,7 +26,7 @@ class Exit:
 
     policy: str = "sample"
     max_steps: int = 20
-    q: float | None = None
+    q: float = 0.5
     epsilon: float | None = None
     remainder: str = "last"
 
@@ -34,8 +34,7 @@ class Exit:
         check_choice("policy", self.policy, POLICIES)
         checks.check_count("max_steps", self.max_steps, 1, MOST_STEPS)
         checks.check_remainder(self.remainder)
-        if self.policy == "quantile":
-            checks.check_number("q", self.q, "(0, 1]")
+        checks.check_number("q", self.q, "(0, 1]")
         if self.epsilon is not None:
             checks.check_number("epsilon", self.epsilon, "(0, 1)")
 

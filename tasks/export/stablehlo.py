@@ -63,7 +63,8 @@ def advance(params, projected, exit: Exit, draws, old: Carry) -> Carry:
     reached, top, mass = old.reached + log_sigmoid(-z), old.top, old.mass
     halts = jnp.zeros_like(old.running)
     if exit.policy == "sample":
-        halts = uniforms(*draws, n) < sigmoid(z)
+        seed, ids = draws
+        halts = uniforms(seed, ids, n) < sigmoid(z)
     elif exit.policy == "quantile":
         halts = -jnp.expm1(reached) >= exit.q
     elif exit.policy == "expected" and exit.epsilon is not None:
