@@ -1,4 +1,4 @@
-"""Initial parameters, drawn in NumPy so that every backend starts from the same (spec M8)."""
+"""Initial parameters, drawn in NumPy so that every backend starts from the same (spec M8, M9)."""
 
 import math
 import zlib
@@ -7,7 +7,10 @@ import numpy as np
 
 from ponder_ref import checks
 from ponder_ref.models import parameter_shapes
-from ponder_ref.settings import Model
+from ponder_ref.settings import AnyModel, Model
+
+# Deviations of the Transformer's tables; the mask of places is 1 and as much again by chance (M9).
+EMBEDDINGS = {"embed.words": 0.5, "embed.mask": 1.0, "embed.positions": 0.5, "embed.steps": 0.5}
 
 
 def generator(seed: int, name: str) -> np.random.Generator:
@@ -30,7 +33,7 @@ def connections(seed: int, inputs: int, hidden: int, rounds: int) -> np.ndarray:
 
 
 def initial_parameters(
-    model: Model,
+    model: AnyModel,
     seed: int,
     *,
     input_scale: float | None = None,
@@ -40,9 +43,10 @@ def initial_parameters(
 ) -> dict[str, np.ndarray]:
     """Parameters by canonical name, float64.
 
-    Weights are normal with standard deviation 1/√in, biases 0; `input_scale` replaces the deviation of the input
-    weights, of which all but `input_connections` a unit are 0; `recurrent_scale` multiplies the deviation of the
-    recurrent weights, and `bias_scale` is that of the units' biases.
+    Weights are normal with standard deviation 1/√in, biases 0, scales of a norm 1; the tables of the Transformer have
+    deviations of their own. For the RNN `input_scale` replaces the deviation of the input weights, of which all but
+    `input_connections` a unit are 0; `recurrent_scale` multiplies the deviation of the recurrent weights, and
+    `bias_scale` is that of the units' biases.
     """
     if input_scale is not None:
         checks.check_number("input_scale", input_scale, "(0, inf)")
@@ -51,17 +55,19 @@ def initial_parameters(
     checks.check_number("recurrent_scale", recurrent_scale, "(0, inf)")
     checks.check_number("bias_scale", bias_scale, "[0, inf)")
     shapes = parameter_shapes(model)
-    deviations = {name: 0.0 if len(shape) == 1 else 1 / math.sqrt(shape[0]) for name, shape in shapes.items()}
-    if input_scale is not None:
-        deviations["rnn.w_x"] = input_scale
-    deviations["rnn.w_h"] *= recurrent_scale
-    deviations["rnn.b"] = bias_scale
-    params = {
-        name: generator(seed, name).standard_normal(shape) * deviations[name]
-        if deviations[name] > 0
-        else np.zeros(shape)
+    deviations = {
+        name: 0.0 if len(shape) == 1 else EMBEDDINGS.get(name, 1 / math.sqrt(shape[0]))
         for name, shape in shapes.items()
     }
-    if input_connections is not None:
+    if isinstance(model, Model):
+        deviations["rnn.w_x"] = input_scale or deviations["rnn.w_x"]
+        deviations["rnn.w_h"] *= recurrent_scale
+        deviations["rnn.b"] = bias_scale
+    params = {}
+    for name, shape in shapes.items():
+        params[name] = np.full(shape, 1.0 if name == "embed.mask" or name.endswith(".scale") else 0.0)
+        if deviations[name] > 0:
+            params[name] += generator(seed, name).standard_normal(shape) * deviations[name]
+    if isinstance(model, Model) and input_connections is not None:
         params["rnn.w_x"] *= connections(seed, model.inputs, model.hidden, input_connections)
     return params

@@ -1,15 +1,18 @@
-"""Canonical models under canonical names (spec M8): the RNN of the parity experiment (paper app. B)."""
+"""Canonical models under canonical names: what depends on the kind, and the RNN of parity (spec M8; paper app. B)."""
 
 import numpy as np
 
-from ponder_ref.settings import Model
+from ponder_ref.settings import AnyModel, Transformer
+from ponder_ref.transformer import transformer_matrices, transformer_shapes
 
 # Matrices are `[in, out]` (y = x·W); those that Muon trains where it is chosen (O3).
 RNN_MATRICES = ("rnn.w_x", "rnn.w_h")
 
 
-def parameter_shapes(model: Model) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(model: AnyModel) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the model's parameters, in canonical order."""
+    if isinstance(model, Transformer):
+        return transformer_shapes(model)
     return {
         "rnn.w_x": (model.inputs, model.hidden),
         "rnn.w_h": (model.hidden, model.hidden),
@@ -21,12 +24,12 @@ def parameter_shapes(model: Model) -> dict[str, tuple[int, ...]]:
     }
 
 
-def matrices(model: Model) -> tuple[str, ...]:
+def matrices(model: AnyModel) -> tuple[str, ...]:
     """The parameters that Muon trains."""
-    return RNN_MATRICES
+    return transformer_matrices(model) if isinstance(model, Transformer) else RNN_MATRICES
 
 
-def check_parameters(model: Model, params) -> None:
+def check_parameters(model: AnyModel, params) -> None:
     """Names and shapes are the model's, no more and no fewer."""
     wanted = parameter_shapes(model)
     if set(params) != set(wanted):

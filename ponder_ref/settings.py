@@ -12,7 +12,7 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Model:
-    """A canonical model: the RNN of M8."""
+    """The RNN of the parity experiment (M8)."""
 
     kind: str = "rnn"
     inputs: int = 64
@@ -25,6 +25,45 @@ class Model:
         check_choice("output", self.output, ("binary", "classes"))
         for name in ("inputs", "hidden", "outputs"):
             checks.check_count(name, getattr(self, name), 1)
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """The Universal Transformer of M9, by default at the sizes of the paper's bAbI experiment (app. C).
+
+    Words are 1..vocabulary, 0 is padding; an input has at most `sentences` sentences and a question, of at most
+    `tokens` words each. `attention` is the width of all heads together, `transition` that of each of the `layers`
+    hidden layers. `steps` is the number of step signals.
+    """
+
+    kind: str = "transformer"
+    vocabulary: int = 145
+    outputs: int = 60
+    tokens: int = 11
+    sentences: int = 320
+    embedding: int = 128
+    attention: int = 512
+    heads: int = 8
+    transition: int = 128
+    layers: int = 1
+    steps: int = 10
+    dropout: float = 0.1
+    output: str = "classes"
+
+    def __post_init__(self):
+        check_choice("kind", self.kind, ("transformer",))
+        check_choice("output", self.output, ("classes",))
+        for name in ("vocabulary", "tokens", "sentences", "embedding", "attention", "heads", "transition"):
+            checks.check_count(name, getattr(self, name), 1)
+        checks.check_count("outputs", self.outputs, 2)
+        checks.check_count("layers", self.layers, 1)
+        checks.check_count("steps", self.steps, 1)
+        if self.attention % self.heads:
+            raise ValueError(f"attention must be a multiple of heads, got {self.attention} and {self.heads}")
+        checks.check_number("dropout", self.dropout, "[0, 1)")
+
+
+AnyModel = Model | Transformer
 
 
 @dataclass(frozen=True)

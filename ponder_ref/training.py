@@ -7,7 +7,7 @@ import numpy as np
 
 from ponder_ref.models import parameter_shapes
 from ponder_ref.optim import schedule
-from ponder_ref.settings import Model, Optimiser
+from ponder_ref.settings import AnyModel, Optimiser
 
 PARTS = ("params", "m", "v")
 
@@ -32,7 +32,7 @@ def flatten_state(params: Mapping, m: Mapping, v: Mapping, update: int) -> dict[
 
 
 def split_state(
-    arrays: Mapping[str, np.ndarray], model: Model, by_muon: tuple[str, ...]
+    arrays: Mapping[str, np.ndarray], model: AnyModel, by_muon: tuple[str, ...]
 ) -> tuple[dict, dict, dict, int]:
     """The inverse of `flatten_state`; ValueError if the arrays are not those of the model and its optimiser."""
     shapes = parameter_shapes(model)

@@ -1,15 +1,17 @@
 """Canonical models under canonical names (spec M8): the RNN of the parity experiment (paper app. B)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ponder_jax.pondering import leaving_rule, pondered
 from ponder_jax.rnn import rnn_unroll
+from ponder_jax.transformer import transformer_unroll
 from ponder_ref import checks
 from ponder_ref.interface import Pondered
-from ponder_ref.settings import Model
+from ponder_ref.settings import AnyModel, Transformer
 
 Params = Mapping[str, jax.Array]
 
@@ -37,9 +39,9 @@ def rnn_initial_state(params: Params, projected: jax.Array) -> jax.Array:
 
 
 def run_model(
-    model: Model,
+    model: AnyModel,
     params: Params,
-    inputs: jax.Array,
+    inputs: Any,
     *,
     max_steps: int,
     method: str = "ponder",
@@ -48,10 +50,16 @@ def run_model(
     remainder: str = "last",
     act_epsilon: float = 0.01,
 ) -> Pondered:
-    """The model pondering over a batch `[batch, inputs]`, as `ponder` runs it but faster; its state has no gradient."""
+    """The model pondering over a batch, as `ponder` runs it but faster; its state has no gradient.
+
+    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer.
+    """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
     rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
     steps = 1 if method == "once" else max_steps
-    y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
-    y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat
+    if isinstance(model, Transformer):
+        y_hat, z, state, lengths = transformer_unroll(model, params, inputs, steps, rule)
+    else:
+        y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
+        y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat
     return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)

@@ -18,7 +18,7 @@ from ponder_jax.pondering import pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref.interface import Batch, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
-from ponder_ref.settings import Method, Model, Optimiser
+from ponder_ref.settings import AnyModel, Method, Optimiser
 from ponder_ref.training import flatten_state, learning_rates, split_state
 
 
@@ -64,7 +64,13 @@ class Trainer:
     """Trains a canonical model; a function of state and batches, without files and without chance."""
 
     def __init__(
-        self, model: Model, method: Method, optimiser: Optimiser, *, dtype: str = "float32", threads: int | None = None
+        self,
+        model: AnyModel,
+        method: Method,
+        optimiser: Optimiser,
+        *,
+        dtype: str = "float32",
+        threads: int | None = None,
     ):
         del threads  # see limit_threads
         if dtype == "float64" and jnp.zeros((), "float64").dtype != "float64":

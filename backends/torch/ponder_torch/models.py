@@ -1,14 +1,16 @@
 """Canonical models under canonical names (spec M8): the RNN of the parity experiment (paper app. B)."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from ponder_ref import checks
 from ponder_ref.interface import Pondered
-from ponder_ref.settings import Model
+from ponder_ref.settings import AnyModel, Transformer
 from ponder_torch.pondering import leaving_rule, pondered
 from ponder_torch.rnn import rnn_unroll
+from ponder_torch.transformer import transformer_unroll
 
 Params = Mapping[str, torch.Tensor]
 
@@ -36,9 +38,9 @@ def rnn_initial_state(params: Params, projected: torch.Tensor) -> torch.Tensor:
 
 
 def run_model(
-    model: Model,
+    model: AnyModel,
     params: Params,
-    inputs: torch.Tensor,
+    inputs: Any,
     *,
     max_steps: int,
     method: str = "ponder",
@@ -47,10 +49,16 @@ def run_model(
     remainder: str = "last",
     act_epsilon: float = 0.01,
 ) -> Pondered:
-    """The model pondering over a batch `[batch, inputs]`, as `ponder` runs it but faster; its state has no gradient."""
+    """The model pondering over a batch, as `ponder` runs it but faster; its state has no gradient.
+
+    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer.
+    """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
     rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
     steps = 1 if method == "once" else max_steps
-    y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
-    y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat
+    if isinstance(model, Transformer):
+        y_hat, z, state, lengths = transformer_unroll(model, params, inputs, steps, rule)
+    else:
+        y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
+        y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat
     return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)

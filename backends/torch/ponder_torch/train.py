@@ -8,7 +8,7 @@ import torch
 
 from ponder_ref.interface import Batch, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
-from ponder_ref.settings import Method, Model, Optimiser
+from ponder_ref.settings import AnyModel, Method, Optimiser
 from ponder_ref.training import flatten_state, learning_rates, split_state
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_output
@@ -61,7 +61,13 @@ class Trainer:
     """Trains a canonical model; a function of state and batches, without files and without chance."""
 
     def __init__(
-        self, model: Model, method: Method, optimiser: Optimiser, *, dtype: str = "float32", threads: int | None = None
+        self,
+        model: AnyModel,
+        method: Method,
+        optimiser: Optimiser,
+        *,
+        dtype: str = "float32",
+        threads: int | None = None,
     ):
         if threads is not None:
             limit_threads(threads)

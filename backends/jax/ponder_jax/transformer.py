@@ -1,0 +1,161 @@
+"""The Universal Transformer of the bAbI experiment (spec M9; paper app. C) at the speed of its products.
+
+The tokens of all buckets stand in one matrix `[tokens, embedding]`, bucket after bucket, so that every product but
+those of attention is one product; attention runs bucket by bucket.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ponder_ref.buckets import bucket_lengths, check_inputs, dropped_share
+from ponder_ref.interface import LeavingRule
+from ponder_ref.settings import Transformer
+from ponder_ref.transformer import NORM_EPS
+
+Params = Mapping[str, jax.Array]
+
+
+class Bucket(NamedTuple):
+    """The examples of one length: `count` of them, which keys are real `[count, 1, 1, L]`, dropout's bits if any."""
+
+    count: int
+    length: int
+    present: jax.Array
+    bits: jax.Array | None
+
+
+def make_buckets(inputs: Mapping[str, jax.Array]) -> list[Bucket]:
+    """The buckets of a batch, shortest first."""
+    buckets = []
+    for length in bucket_lengths(inputs):
+        words = inputs[f"words.{length}"]
+        present = (words != 0).any(-1)[:, None, None, :]
+        buckets.append(Bucket(len(words), length, present, inputs.get(f"dropout.{length}")))
+    return buckets
+
+
+def layer_norm(params: Params, name: str, x: jax.Array) -> jax.Array:
+    """(x − mean)/√(variance + ε)·scale + bias over the last axis."""
+    x = x - x.mean(-1, keepdims=True)
+    return (
+        x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + NORM_EPS) * params[f"{name}.scale"] + params[f"{name}.bias"]
+    )
+
+
+def encode(params: Params, words: jax.Array) -> jax.Array:
+    """Σₜ word ⊙ mask of its place, `[tokens, embedding]` of words `[tokens, places]`.
+
+    As a product with ones and zeros: a gather's gradient would be a scatter, which is slow.
+    """
+    vocabulary, d = params["embed.words"].shape
+    table = params["embed.words"][None] * params["embed.mask"][: words.shape[-1], None]
+    chosen = words[..., None] == jnp.arange(1, vocabulary + 1, dtype=words.dtype)
+    return chosen.reshape(len(words), -1).astype(table.dtype) @ table.reshape(-1, d)
+
+
+def places(params: Params, buckets: list[Bucket]) -> jax.Array:
+    """The position signals of all tokens, counted back from the question, `[tokens, embedding]`."""
+    table = params["embed.positions"]
+    d = table.shape[-1]
+    parts = [jnp.broadcast_to(table[: b.length][::-1], (b.count, b.length, d)).reshape(-1, d) for b in buckets]
+    return jnp.concatenate(parts)
+
+
+def unpack(bits: jax.Array, length: int) -> jax.Array:
+    """Booleans `[..., length]` of packed bits `[..., ⌈length/8⌉]`, the lowest bit first."""
+    each = (bits[..., None] >> jnp.arange(8, dtype=jnp.uint8)) & 1
+    return each.reshape(*bits.shape[:-1], -1)[..., :length].astype(bool)
+
+
+def rows_of(buckets: list[Bucket], x: jax.Array) -> list[jax.Array]:
+    """The rows of each bucket. By `split`, whose gradient is one concatenation; slices would each be padded."""
+    return list(jax.lax.split(x, [b.count * b.length for b in buckets]))
+
+
+def questions(buckets: list[Bucket], x: jax.Array) -> jax.Array:
+    """The rows of the questions `[batch, ...]` of `[tokens, ...]`."""
+    parts = zip(buckets, rows_of(buckets, x), strict=True)
+    return jnp.concatenate([rows.reshape(b.count, b.length, -1)[:, -1] for b, rows in parts])
+
+
+def attend(bucket: Bucket, q: jax.Array, k: jax.Array, v: jax.Array, n: Any, model: Transformer) -> jax.Array:
+    """softmax(q·kᵀ/√e)·v of every head in a bucket, `[queries, attention]`: of all tokens, or of the questions."""
+    q, k, v = (x.reshape(bucket.count, -1, model.heads, model.attention // model.heads) for x in (q, k, v))
+    scores = jnp.einsum("bqhe,bkhe->bhqk", q, k) / math.sqrt(q.shape[-1])
+    weights = jax.nn.softmax(jnp.where(bucket.present, scores, -math.inf), -1)
+    if bucket.bits is not None:
+        bits = jax.lax.dynamic_index_in_dim(bucket.bits, n - 1, 0, keepdims=False)[:, :, -q.shape[1] :]
+        weights = jnp.where(unpack(bits, bucket.length), weights / (1 - dropped_share(model)), 0.0)
+    return jnp.einsum("bhqk,bkhe->bqhe", weights, v).reshape(-1, model.attention)
+
+
+def advance(
+    model: Transformer, params: Params, buckets: list[Bucket], h: jax.Array, n: Any, *, last: bool = False
+) -> jax.Array:
+    """hₙ of hₙ₋₁, `[tokens, embedding]` (M9); of the last step the questions alone, `[batch, embedding]`."""
+    x = h + params["embed.steps"][jnp.minimum(n, model.steps) - 1]
+    u = layer_norm(params, "block.norm1", x)
+    if last:
+        x = questions(buckets, x)
+        kv = u @ jnp.concatenate([params["block.k"], params["block.v"]], 1)
+        q = jax.lax.split(questions(buckets, u) @ params["block.q"], [b.count for b in buckets])
+    else:
+        kv = u @ jnp.concatenate([params["block.q"], params["block.k"], params["block.v"]], 1)
+        q, kv = jax.lax.split(kv, [model.attention, 2 * model.attention], 1)
+        q = rows_of(buckets, q)
+    k, v = (rows_of(buckets, part) for part in jax.lax.split(kv, [model.attention] * 2, 1))
+    parts = [attend(*of_bucket, n, model) for of_bucket in zip(buckets, q, k, v, strict=True)]
+    a = x + jnp.concatenate(parts) @ params["block.o"]
+    f = layer_norm(params, "block.norm2", a)
+    for layer in range(1, model.layers + 1):
+        f = jax.nn.relu(f @ params[f"block.hidden{layer}.w"] + params[f"block.hidden{layer}.b"])
+    return a + f @ params["block.out.w"] + params["block.out.b"]
+
+
+def read(params: Params, question: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of questions `[..., embedding]`."""
+    weights = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
+    both = layer_norm(params, "final", question) @ weights + jnp.concatenate([params["output.b"], params["halt.b"]])
+    return both[..., :-1], both[..., -1]
+
+
+def transformer_unroll(
+    model: Transformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: LeavingRule | None
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states (no gradient) and Nᵢ."""
+    check_inputs(model, inputs, max_steps)
+    buckets = make_buckets(inputs)
+    words = jnp.concatenate([inputs[f"words.{b.length}"].reshape(-1, model.tokens) for b in buckets])
+    h = encode(params, words) + places(params, buckets)
+    batch, d = sum(b.count for b in buckets), model.embedding
+    # Steps are run while an example has not had enough of them; without a rule always.
+    nothing = jnp.zeros((batch, d), h.dtype)
+    carry = h, jnp.zeros(batch, h.dtype), jnp.zeros(batch, jnp.int32)
+
+    def run(carry, n, *, last: bool = False):
+        h, total, lengths = carry
+        h = advance(model, params, buckets, h, n, last=last)
+        question = h if last else questions(buckets, h)
+        if rule is not None:
+            total = total + rule.add(jax.lax.stop_gradient(read(params, question)[1]))
+            lengths = jnp.where((lengths == 0) & rule.enough(total) & (n >= rule.min_steps), n, lengths)
+        return (carry[0] if last else h, total, lengths), question
+
+    def body(carry, n, *, last: bool = False):
+        if rule is None:
+            return run(carry, n, last=last)
+        going_on = (carry[2] == 0).any()
+        return jax.lax.cond(going_on, partial(run, last=last), lambda carry, n: (carry, nothing), carry, n)
+
+    carry, states = jax.lax.scan(body, carry, jnp.arange(1, max_steps, dtype=jnp.int32))
+    carry, question = body(carry, jnp.int32(max_steps), last=True)
+    states = jnp.concatenate([states, question[None]])
+    lengths = jnp.where(carry[2] > 0, carry[2], max_steps)
+    y_hat, z = read(params, states)
+    state = jnp.take_along_axis(jax.lax.stop_gradient(states), lengths[None, :, None] - 1, 0)[0]
+    return y_hat, z, state, lengths

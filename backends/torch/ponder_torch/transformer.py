@@ -1,0 +1,150 @@
+"""The Universal Transformer of the bAbI experiment (spec M9; paper app. C) at the speed of its products.
+
+The tokens of all buckets stand in one matrix `[tokens, embedding]`, bucket after bucket, so that every product but
+those of attention is one product; attention runs bucket by bucket.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional
+
+from ponder_ref.buckets import bucket_lengths, check_inputs, dropped_share
+from ponder_ref.interface import LeavingRule
+from ponder_ref.settings import Transformer
+from ponder_ref.transformer import NORM_EPS
+
+Params = Mapping[str, torch.Tensor]
+
+
+class Bucket(NamedTuple):
+    """The examples of one length: `count` of them, which keys are padding `[count, 1, 1, L]`, dropout's bits if any."""
+
+    count: int
+    length: int
+    absent: torch.Tensor
+    bits: torch.Tensor | None
+
+
+def make_buckets(inputs: Mapping[str, torch.Tensor]) -> list[Bucket]:
+    """The buckets of a batch, shortest first."""
+    buckets = []
+    for length in bucket_lengths(inputs):
+        words = inputs[f"words.{length}"]
+        absent = (words == 0).all(-1)[:, None, None, :]
+        buckets.append(Bucket(len(words), length, absent, inputs.get(f"dropout.{length}")))
+    return buckets
+
+
+def layer_norm(params: Params, name: str, x: torch.Tensor) -> torch.Tensor:
+    """(x − mean)/√(variance + ε)·scale + bias over the last axis."""
+    return functional.layer_norm(x, x.shape[-1:], params[f"{name}.scale"], params[f"{name}.bias"], NORM_EPS)
+
+
+def encode(params: Params, words: torch.Tensor) -> torch.Tensor:
+    """Σₜ word ⊙ mask of its place, `[tokens, embedding]` of words `[tokens, places]`."""
+    vocabulary, d = params["embed.words"].shape
+    table = (params["embed.words"][None] * params["embed.mask"][:, None]).view(-1, d)
+    table = torch.cat([table, table.new_zeros(1, d)])  # the last row is no word's, and is left out of sums
+    numbers = words.long() - 1 + vocabulary * torch.arange(words.shape[-1], device=words.device)
+    numbers = torch.where(words == 0, len(table) - 1, numbers)
+    return functional.embedding_bag(numbers, table, mode="sum", padding_idx=len(table) - 1)
+
+
+def places(params: Params, buckets: list[Bucket]) -> torch.Tensor:
+    """The position signals of all tokens, counted back from the question, `[tokens, embedding]`."""
+    table = params["embed.positions"]
+    parts = [table[: b.length].flip(0).expand(b.count, -1, -1).reshape(-1, table.shape[-1]) for b in buckets]
+    return torch.cat(parts)
+
+
+def unpack(bits: torch.Tensor, length: int) -> torch.Tensor:
+    """Booleans `[..., length]` of packed bits `[..., ⌈length/8⌉]`, the lowest bit first."""
+    each = (bits[..., None] >> torch.arange(8, dtype=torch.uint8, device=bits.device)) & 1
+    return each.flatten(-2)[..., :length].bool()
+
+
+def rows_of(buckets: list[Bucket], x: torch.Tensor) -> list[torch.Tensor]:
+    """The rows of each bucket."""
+    return list(x.split([b.count * b.length for b in buckets]))
+
+
+def questions(buckets: list[Bucket], x: torch.Tensor) -> torch.Tensor:
+    """The rows of the questions `[batch, ...]` of `[tokens, ...]`."""
+    parts = zip(buckets, rows_of(buckets, x), strict=True)
+    return torch.cat([rows.view(b.count, b.length, -1)[:, -1] for b, rows in parts])
+
+
+def attend(
+    bucket: Bucket, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, n: int, model: Transformer
+) -> torch.Tensor:
+    """softmax(q·kᵀ/√e)·v of every head in a bucket, `[queries, attention]`: of all tokens, or of the questions."""
+    size = model.attention // model.heads
+    q, k, v = (x.unflatten(1, (model.heads, size)).unflatten(0, (bucket.count, -1)).transpose(1, 2) for x in (q, k, v))
+    scores = q @ (k.transpose(2, 3) / math.sqrt(size))
+    weights = scores.masked_fill(bucket.absent, -math.inf).softmax(-1)
+    if bucket.bits is not None:
+        kept = unpack(bucket.bits[n - 1, :, :, -q.shape[2] :], bucket.length)
+        weights = torch.where(kept, weights / (1 - dropped_share(model)), 0.0)
+    return (weights @ v).transpose(1, 2).reshape(-1, model.attention)
+
+
+def advance(
+    model: Transformer, params: Params, buckets: list[Bucket], h: torch.Tensor, n: int, *, last: bool = False
+) -> torch.Tensor:
+    """hₙ of hₙ₋₁, `[tokens, embedding]` (M9); of the last step the questions alone, `[batch, embedding]`."""
+    x = h + params["embed.steps"][min(n, model.steps) - 1]
+    u = layer_norm(params, "block.norm1", x)
+    if last:
+        x = questions(buckets, x)
+        k, v = (u @ torch.cat([params["block.k"], params["block.v"]], 1)).split(model.attention, 1)
+        q = (questions(buckets, u) @ params["block.q"]).split([b.count for b in buckets])
+    else:
+        weights = torch.cat([params["block.q"], params["block.k"], params["block.v"]], 1)
+        q, k, v = (u @ weights).split(model.attention, 1)
+        q = rows_of(buckets, q)
+    columns = zip(buckets, q, rows_of(buckets, k), rows_of(buckets, v), strict=True)
+    a = torch.addmm(x, torch.cat([attend(*of_bucket, n, model) for of_bucket in columns]), params["block.o"])
+    f = layer_norm(params, "block.norm2", a)
+    for layer in range(1, model.layers + 1):
+        f = torch.addmm(params[f"block.hidden{layer}.b"], f, params[f"block.hidden{layer}.w"]).relu()
+    return torch.addmm(a + params["block.out.b"], f, params["block.out.w"])
+
+
+def read(params: Params, question: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of questions `[..., embedding]`."""
+    weights = torch.cat([params["output.w"], params["halt.w"]], 1)
+    both = layer_norm(params, "final", question) @ weights + torch.cat([params["output.b"], params["halt.b"]])
+    return both[..., :-1], both[..., -1]
+
+
+def transformer_unroll(
+    model: Transformer, params: Params, inputs: Mapping[str, torch.Tensor], max_steps: int, rule: LeavingRule | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states (no gradient) and Nᵢ.
+
+    N is the number of steps that were run: fewer than max_steps if a rule has let all examples go.
+    """
+    check_inputs(model, inputs, max_steps)
+    buckets = make_buckets(inputs)
+    words = torch.cat([inputs[f"words.{b.length}"].flatten(0, 1) for b in buckets])
+    h = encode(params, words) + places(params, buckets)
+    states, total = [], h.new_zeros(sum(b.count for b in buckets))
+    lengths = torch.zeros(len(total), dtype=torch.int64, device=h.device)
+    for n in range(1, max_steps + 1):
+        h = advance(model, params, buckets, h, n, last=n == max_steps)
+        states.append(h if n == max_steps else questions(buckets, h))
+        if rule is None:
+            continue
+        total = total + rule.add(read(params, states[-1].detach())[1].detach())
+        if n >= rule.min_steps:
+            lengths = torch.where((lengths == 0) & rule.enough(total), n, lengths)
+            if bool((lengths > 0).all()):
+                break
+    stacked = torch.stack(states)
+    lengths = torch.where(lengths > 0, lengths, len(states))
+    y_hat, z = read(params, stacked)
+    state = stacked.detach()[lengths - 1, torch.arange(len(lengths), device=h.device)]
+    return y_hat, z, state, lengths

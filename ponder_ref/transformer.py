@@ -1,0 +1,140 @@
+"""The Universal Transformer of the bAbI experiment (spec M9; paper app. C), one example at a time, without its padding.
+
+An input is words `[..., L, tokens]`, integers: sentences, then the question in the last row; 0 is no word, a row of
+zeros is padding and stands in front. What stands in the rows of padding of a result is 0.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from ponder_ref.settings import Transformer
+
+NORM_EPS = 1e-6  # under the root of a layer norm: a constant row comes out as 0
+
+
+def transformer_shapes(model: Transformer) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the parameters, in canonical order."""
+    d, attention, width = model.embedding, model.attention, model.transition
+    shapes: dict[str, tuple[int, ...]] = {
+        "embed.words": (model.vocabulary, d),
+        "embed.mask": (model.tokens, d),
+        "embed.positions": (model.sentences + 1, d),
+        "embed.steps": (model.steps, d),
+        "block.norm1.scale": (d,),
+        "block.norm1.bias": (d,),
+        "block.q": (d, attention),
+        "block.k": (d, attention),
+        "block.v": (d, attention),
+        "block.o": (attention, d),
+        "block.norm2.scale": (d,),
+        "block.norm2.bias": (d,),
+    }
+    for layer in range(1, model.layers + 1):
+        shapes[f"block.hidden{layer}.w"] = (d if layer == 1 else width, width)
+        shapes[f"block.hidden{layer}.b"] = (width,)
+    return shapes | {
+        "block.out.w": (width, d),
+        "block.out.b": (d,),
+        "final.scale": (d,),
+        "final.bias": (d,),
+        "output.w": (d, model.outputs),
+        "output.b": (model.outputs,),
+        "halt.w": (d, 1),
+        "halt.b": (1,),
+    }
+
+
+def transformer_matrices(model: Transformer) -> tuple[str, ...]:
+    """The block's matrices, which Muon trains."""
+    return tuple(name for name, shape in transformer_shapes(model).items() if name[:5] == "block" and len(shape) == 2)
+
+
+def count_layers(params) -> int:
+    """The number of hidden layers of the transition."""
+    return sum(name.startswith("block.hidden") and name.endswith(".w") for name in params)
+
+
+def each_example(fn: Callable, words: np.ndarray, *arrays: np.ndarray) -> np.ndarray:
+    """fn(words, *arrays) of the real rows of every example, 0 in the others; `[..., L, d]`."""
+    words = np.asarray(words)
+    out = None
+    for index in np.ndindex(words.shape[:-2]):
+        real = words[index].any(-1)
+        row = fn(words[index][real], *(array[index][real] for array in arrays))
+        if out is None:
+            out = np.zeros((*words.shape[:-1], row.shape[-1]), row.dtype)
+        out[(*index, real)] = row
+    assert out is not None, "an empty batch"
+    return out
+
+
+def layer_norm(params, name: str, x: np.ndarray) -> np.ndarray:
+    """(x − mean)/√(variance + ε)·scale + bias over the last axis."""
+    x = x - x.mean(-1, keepdims=True)
+    return x / np.sqrt((x * x).mean(-1, keepdims=True) + NORM_EPS) * params[f"{name}.scale"] + params[f"{name}.bias"]
+
+
+def transformer_encode(params, words) -> np.ndarray:
+    """h₀ `[..., L, embedding]`: Σₜ word ⊙ mask of its place, and the position counted back from the question."""
+
+    def encode(words: np.ndarray) -> np.ndarray:
+        table = np.concatenate([np.zeros_like(params["embed.words"][:1]), params["embed.words"]])
+        places = params["embed.positions"][: len(words)][::-1]
+        return (table[words] * params["embed.mask"][: words.shape[-1]]).sum(1) + places
+
+    return each_example(encode, words)
+
+
+def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, kept: np.ndarray | None, dropout: float) -> np.ndarray:
+    """softmax(q·kᵀ/√e)·v of one head, `[L, e]`; `kept` `[L, L]` says which weights dropout leaves."""
+    scores = q @ k.T / math.sqrt(q.shape[-1])
+    weights = np.exp(scores - scores.real.max(-1, keepdims=True))
+    weights = weights / weights.sum(-1, keepdims=True)
+    if kept is not None:
+        weights = np.where(kept, weights / (1 - dropout), 0)
+    return weights @ v
+
+
+def transformer_transition(params, words, h, step: int, *, heads: int, kept=None, dropout: float = 0.0) -> np.ndarray:
+    """hₙ `[..., L, embedding]` of hₙ₋₁ for n = `step` (from 1).
+
+    x = h + signal of step n,  a = x + attention(norm(x)),  hₙ = a + transition(norm(a))
+
+    Args:
+      kept: `[..., heads, L, L]` booleans, the attention weights (query, key) that dropout leaves; None leaves all.
+    """
+    signal = params["embed.steps"][min(step, len(params["embed.steps"])) - 1]
+
+    def advance(words: np.ndarray, h: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
+        x = h + signal
+        u = layer_norm(params, "block.norm1", x)
+        q, k, v = (np.split(u @ params[f"block.{name}"], heads, -1) for name in "qkv")
+        parts = [attend(q[i], k[i], v[i], None if kept is None else kept[i], dropout) for i in range(heads)]
+        a = x + np.concatenate(parts, -1) @ params["block.o"]
+        f = layer_norm(params, "block.norm2", a)
+        for layer in range(1, count_layers(params) + 1):
+            f = f @ params[f"block.hidden{layer}.w"] + params[f"block.hidden{layer}.b"]
+            f = np.where(f.real > 0, f, 0)
+        return a + f @ params["block.out.w"] + params["block.out.b"]
+
+    if kept is None:
+        return each_example(advance, words, h)
+    # The masks' rows and columns of padding fall away with the rows of the example.
+    masks = {index: iter(np.asarray(kept)[index]) for index in np.ndindex(np.shape(words)[:-2])}
+    indices = iter(masks)
+
+    def with_mask(words_: np.ndarray, h_: np.ndarray) -> np.ndarray:
+        index = next(indices)
+        real = np.asarray(words)[index].any(-1)
+        return advance(words_, h_, np.asarray(kept)[index][:, real][:, :, real])
+
+    return each_example(with_mask, words, h)
+
+
+def transformer_readout(params, h) -> tuple[np.ndarray, np.ndarray]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of the question, the last row of h `[..., L, embedding]`."""
+    question = layer_norm(params, "final", h[..., -1, :])
+    y_hat = question @ params["output.w"] + params["output.b"]
+    return y_hat, (question @ params["halt.w"] + params["halt.b"])[..., 0]
