@@ -34,6 +34,7 @@ from ponder_ref.optim import adam_update, clip_by_global_norm, muon_update, orth
 from ponder_ref.pondering import ponder, pondering_loss
 from ponder_ref.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_ref.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
+from ponder_ref.transformer import transformer_encode, transformer_readout, transformer_transition
 
 __all__ = [
     "DTYPES",
@@ -75,6 +76,9 @@ __all__ = [
     "squared_error",
     "threefry2x32",
     "to_numpy",
+    "transformer_encode",
+    "transformer_readout",
+    "transformer_transition",
     "uniform_log_prior",
     "value_and_grad",
     "weighted_mean",

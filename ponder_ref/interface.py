@@ -5,7 +5,7 @@ The signatures themselves are those of `ponder_ref`'s functions; the judge reads
 
 from typing import Any, NamedTuple
 
-SPEC_VERSION = "1.1.0"
+SPEC_VERSION = "1.2.0"
 
 
 class PonderLoss(NamedTuple):
@@ -118,6 +118,9 @@ MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "rnn_project": ("M8",),
     "rnn_transition": ("M8",),
     "rnn_readout": ("M8",),
+    "transformer_encode": ("M9",),
+    "transformer_transition": ("M9",),
+    "transformer_readout": ("M9",),
 }
 
 REQUIRED = ("from_numpy", "to_numpy", "log_halting", "expected_loss", "kl_divergence", "weighted_mean", "ponder_loss")

@@ -56,17 +56,14 @@ def count_layers(params) -> int:
     return sum(name.startswith("block.hidden") and name.endswith(".w") for name in params)
 
 
-def each_example(fn: Callable, words: np.ndarray, *arrays: np.ndarray) -> np.ndarray:
-    """fn(words, *arrays) of the real rows of every example, 0 in the others; `[..., L, d]`."""
-    words = np.asarray(words)
-    out = None
-    for index in np.ndindex(words.shape[:-2]):
-        real = words[index].any(-1)
-        row = fn(words[index][real], *(array[index][real] for array in arrays))
-        if out is None:
-            out = np.zeros((*words.shape[:-1], row.shape[-1]), row.dtype)
-        out[(*index, real)] = row
-    assert out is not None, "an empty batch"
+def each_example(fn: Callable, words: np.ndarray) -> np.ndarray:
+    """fn(index, real) of every example, its index in the batch and its real rows; `[..., L, d]`, 0 in the others."""
+    indices = list(np.ndindex(words.shape[:-2]))
+    real = [words[index].any(-1) for index in indices]
+    rows = [fn(*place) for place in zip(indices, real, strict=True)]
+    out = np.zeros((*words.shape[:-1], rows[0].shape[-1]), rows[0].dtype)
+    for index, chosen, values in zip(indices, real, rows, strict=True):
+        out[index][chosen] = values
     return out
 
 
@@ -78,16 +75,17 @@ def layer_norm(params, name: str, x: np.ndarray) -> np.ndarray:
 
 def transformer_encode(params, words) -> np.ndarray:
     """h₀ `[..., L, embedding]`: Σₜ word ⊙ mask of its place, and the position counted back from the question."""
+    words = np.asarray(words)
+    table = np.concatenate([np.zeros_like(params["embed.words"][:1]), params["embed.words"]])
 
-    def encode(words: np.ndarray) -> np.ndarray:
-        table = np.concatenate([np.zeros_like(params["embed.words"][:1]), params["embed.words"]])
-        places = params["embed.positions"][: len(words)][::-1]
-        return (table[words] * params["embed.mask"][: words.shape[-1]]).sum(1) + places
+    def encode(index: tuple[int, ...], real: np.ndarray) -> np.ndarray:
+        sentences = (table[words[index][real]] * params["embed.mask"][: words.shape[-1]]).sum(1)
+        return sentences + params["embed.positions"][: len(sentences)][::-1]
 
     return each_example(encode, words)
 
 
-def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, kept: np.ndarray | None, dropout: float) -> np.ndarray:
+def attend(q, k, v, kept, dropout: float) -> np.ndarray:
     """softmax(q·kᵀ/√e)·v of one head, `[L, e]`; `kept` `[L, L]` says which weights dropout leaves."""
     scores = q @ k.T / math.sqrt(q.shape[-1])
     weights = np.exp(scores - scores.real.max(-1, keepdims=True))
@@ -97,21 +95,24 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, kept: np.ndarray | None,
     return weights @ v
 
 
-def transformer_transition(params, words, h, step: int, *, heads: int, kept=None, dropout: float = 0.0) -> np.ndarray:
-    """hₙ `[..., L, embedding]` of hₙ₋₁ for n = `step` (from 1).
+def transformer_transition(params, words, h, step, *, heads, kept=None, dropout=0.0) -> np.ndarray:
+    """hₙ `[..., L, embedding]` of hₙ₋₁ for n = `step`, counted from 1.
 
     x = h + signal of step n,  a = x + attention(norm(x)),  hₙ = a + transition(norm(a))
 
     Args:
+      words: the input, `[..., L, tokens]`; it says which rows are padding.
       kept: `[..., heads, L, L]` booleans, the attention weights (query, key) that dropout leaves; None leaves all.
+      dropout: the share that dropout takes.
     """
     signal = params["embed.steps"][min(step, len(params["embed.steps"])) - 1]
 
-    def advance(words: np.ndarray, h: np.ndarray, kept: np.ndarray | None = None) -> np.ndarray:
-        x = h + signal
+    def advance(index: tuple[int, ...], real: np.ndarray) -> np.ndarray:
+        x = h[index][real] + signal
         u = layer_norm(params, "block.norm1", x)
         q, k, v = (np.split(u @ params[f"block.{name}"], heads, -1) for name in "qkv")
-        parts = [attend(q[i], k[i], v[i], None if kept is None else kept[i], dropout) for i in range(heads)]
+        masks = [None] * heads if kept is None else np.asarray(kept)[index][:, real][:, :, real]
+        parts = [attend(*of_head, dropout) for of_head in zip(q, k, v, masks, strict=True)]
         a = x + np.concatenate(parts, -1) @ params["block.o"]
         f = layer_norm(params, "block.norm2", a)
         for layer in range(1, count_layers(params) + 1):
@@ -119,22 +120,11 @@ def transformer_transition(params, words, h, step: int, *, heads: int, kept=None
             f = np.where(f.real > 0, f, 0)
         return a + f @ params["block.out.w"] + params["block.out.b"]
 
-    if kept is None:
-        return each_example(advance, words, h)
-    # The masks' rows and columns of padding fall away with the rows of the example.
-    masks = {index: iter(np.asarray(kept)[index]) for index in np.ndindex(np.shape(words)[:-2])}
-    indices = iter(masks)
-
-    def with_mask(words_: np.ndarray, h_: np.ndarray) -> np.ndarray:
-        index = next(indices)
-        real = np.asarray(words)[index].any(-1)
-        return advance(words_, h_, np.asarray(kept)[index][:, real][:, :, real])
-
-    return each_example(with_mask, words, h)
+    return each_example(advance, np.asarray(words))
 
 
 def transformer_readout(params, h) -> tuple[np.ndarray, np.ndarray]:
-    """Prediction `[..., outputs]` and halting logit `[...]` of the question, the last row of h `[..., L, embedding]`."""
+    """Prediction `[..., outputs]` and halting logit `[...]` of the question, the last row of h (M9)."""
     question = layer_norm(params, "final", h[..., -1, :])
     y_hat = question @ params["output.w"] + params["output.b"]
     return y_hat, (question @ params["halt.w"] + params["halt.b"])[..., 0]

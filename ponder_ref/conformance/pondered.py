@@ -72,6 +72,14 @@ def compare(trial: Trial, requirement: str, what: str, got: Any, want: Any) -> N
     assert_close(requirement, f"{what}[{trial.dtype}]", got, want, kind=kind, dtype=trial.dtype, terms=size)
 
 
+def compare_slopes(trial: Trial, requirement: str, what: str, names: Any, grads: Any, wanted: Any) -> None:
+    """Gradients by name, against rounding of the largest of them."""
+    largest = max(float(np.abs(want).max()) for want in wanted)
+    for name, got, want in zip(names, grads, wanted, strict=True):
+        sentence, noise = f"the gradient of {what} by {name}[{trial.dtype}]", np.full(want.shape, largest)
+        assert_close(requirement, sentence, got, want, kind="gradient", dtype=trial.dtype, terms=noise)
+
+
 def compare_result(trial: Trial, requirement: str, what: str, got: Any, want: Any, *, state: Any = None) -> None:
     """Every field of what was pondered, as far as it has influence; `state` is where the counters are, if elsewhere."""
     missing = [name for name in FIELDS if not hasattr(got, name)]

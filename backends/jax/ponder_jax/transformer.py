@@ -5,7 +5,7 @@ those of attention is one product; attention runs bucket by bucket.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,28 +15,39 @@ import jax.numpy as jnp
 from ponder_ref.buckets import bucket_lengths, check_inputs, dropped_share
 from ponder_ref.interface import LeavingRule
 from ponder_ref.settings import Transformer
-from ponder_ref.transformer import NORM_EPS
+from ponder_ref.transformer import NORM_EPS, count_layers
 
 Params = Mapping[str, jax.Array]
 
 
 class Bucket(NamedTuple):
-    """The examples of one length: `count` of them, which keys are real `[count, 1, 1, L]`, dropout's bits if any."""
+    """The examples of one length: how many, which keys are real, and which weights dropout leaves at step n, if any."""
 
     count: int
     length: int
-    present: jax.Array
-    bits: jax.Array | None
+    present: jax.Array  # [count, 1, 1, L]
+    kept: Callable[[Any], jax.Array] | None  # [count, heads, L, L]
+
+
+def make_bucket(words: jax.Array, kept: Callable[[Any], jax.Array] | None) -> Bucket:
+    """The bucket of words `[count, L, tokens]`."""
+    return Bucket(*words.shape[:2], (words != 0).any(-1)[:, None, None, :], kept)
 
 
 def make_buckets(inputs: Mapping[str, jax.Array]) -> list[Bucket]:
     """The buckets of a batch, shortest first."""
     buckets = []
     for length in bucket_lengths(inputs):
-        words = inputs[f"words.{length}"]
-        present = (words != 0).any(-1)[:, None, None, :]
-        buckets.append(Bucket(len(words), length, present, inputs.get(f"dropout.{length}")))
+        bits = inputs.get(f"dropout.{length}")
+        buckets.append(make_bucket(inputs[f"words.{length}"], None if bits is None else partial(unpack, bits, length)))
     return buckets
+
+
+def unpack(bits: jax.Array, length: int, n: Any) -> jax.Array:
+    """Booleans `[..., length]` of the bits `[steps, ..., ⌈length/8⌉]` of step n, the lowest bit first."""
+    bits = jax.lax.dynamic_index_in_dim(bits, n - 1, 0, keepdims=False)
+    each = (bits[..., None] >> jnp.arange(8, dtype=jnp.uint8)) & 1
+    return each.reshape(*bits.shape[:-1], -1)[..., :length].astype(bool)
 
 
 def layer_norm(params: Params, name: str, x: jax.Array) -> jax.Array:
@@ -66,12 +77,6 @@ def places(params: Params, buckets: list[Bucket]) -> jax.Array:
     return jnp.concatenate(parts)
 
 
-def unpack(bits: jax.Array, length: int) -> jax.Array:
-    """Booleans `[..., length]` of packed bits `[..., ⌈length/8⌉]`, the lowest bit first."""
-    each = (bits[..., None] >> jnp.arange(8, dtype=jnp.uint8)) & 1
-    return each.reshape(*bits.shape[:-1], -1)[..., :length].astype(bool)
-
-
 def rows_of(buckets: list[Bucket], x: jax.Array) -> list[jax.Array]:
     """The rows of each bucket. By `split`, whose gradient is one concatenation; slices would each be padded."""
     return list(jax.lax.split(x, [b.count * b.length for b in buckets]))
@@ -83,36 +88,37 @@ def questions(buckets: list[Bucket], x: jax.Array) -> jax.Array:
     return jnp.concatenate([rows.reshape(b.count, b.length, -1)[:, -1] for b, rows in parts])
 
 
-def attend(bucket: Bucket, q: jax.Array, k: jax.Array, v: jax.Array, n: Any, model: Transformer) -> jax.Array:
+def attend(bucket: Bucket, q: jax.Array, k: jax.Array, v: jax.Array, n: Any, heads: int, dropped: float) -> jax.Array:
     """softmax(q·kᵀ/√e)·v of every head in a bucket, `[queries, attention]`: of all tokens, or of the questions."""
-    q, k, v = (x.reshape(bucket.count, -1, model.heads, model.attention // model.heads) for x in (q, k, v))
-    scores = jnp.einsum("bqhe,bkhe->bhqk", q, k) / math.sqrt(q.shape[-1])
+    width = q.shape[-1]
+    q, k, v = (x.reshape(bucket.count, -1, heads, width // heads) for x in (q, k, v))
+    scores = jnp.einsum("bqhe,bkhe->bhqk", q, k) / math.sqrt(width // heads)
     weights = jax.nn.softmax(jnp.where(bucket.present, scores, -math.inf), -1)
-    if bucket.bits is not None:
-        bits = jax.lax.dynamic_index_in_dim(bucket.bits, n - 1, 0, keepdims=False)[:, :, -q.shape[1] :]
-        weights = jnp.where(unpack(bits, bucket.length), weights / (1 - dropped_share(model)), 0.0)
-    return jnp.einsum("bhqk,bkhe->bqhe", weights, v).reshape(-1, model.attention)
+    if bucket.kept is not None:
+        weights = jnp.where(bucket.kept(n)[:, :, -q.shape[1] :], weights / (1 - dropped), 0.0)
+    return jnp.einsum("bhqk,bkhe->bqhe", weights, v).reshape(-1, width)
 
 
 def advance(
-    model: Transformer, params: Params, buckets: list[Bucket], h: jax.Array, n: Any, *, last: bool = False
+    params: Params, buckets: list[Bucket], h: jax.Array, n: Any, heads: int, dropped: float, *, last: bool = False
 ) -> jax.Array:
     """hₙ of hₙ₋₁, `[tokens, embedding]` (M9); of the last step the questions alone, `[batch, embedding]`."""
-    x = h + params["embed.steps"][jnp.minimum(n, model.steps) - 1]
+    x = h + params["embed.steps"][jnp.minimum(n, len(params["embed.steps"])) - 1]
     u = layer_norm(params, "block.norm1", x)
+    width = params["block.o"].shape[0]
     if last:
         x = questions(buckets, x)
         kv = u @ jnp.concatenate([params["block.k"], params["block.v"]], 1)
         q = jax.lax.split(questions(buckets, u) @ params["block.q"], [b.count for b in buckets])
     else:
-        kv = u @ jnp.concatenate([params["block.q"], params["block.k"], params["block.v"]], 1)
-        q, kv = jax.lax.split(kv, [model.attention, 2 * model.attention], 1)
+        qkv = u @ jnp.concatenate([params["block.q"], params["block.k"], params["block.v"]], 1)
+        q, kv = jax.lax.split(qkv, [width, 2 * width], 1)
         q = rows_of(buckets, q)
-    k, v = (rows_of(buckets, part) for part in jax.lax.split(kv, [model.attention] * 2, 1))
-    parts = [attend(*of_bucket, n, model) for of_bucket in zip(buckets, q, k, v, strict=True)]
+    k, v = (rows_of(buckets, part) for part in jax.lax.split(kv, [width, width], 1))
+    parts = [attend(*of_bucket, n, heads, dropped) for of_bucket in zip(buckets, q, k, v, strict=True)]
     a = x + jnp.concatenate(parts) @ params["block.o"]
     f = layer_norm(params, "block.norm2", a)
-    for layer in range(1, model.layers + 1):
+    for layer in range(1, count_layers(params) + 1):
         f = jax.nn.relu(f @ params[f"block.hidden{layer}.w"] + params[f"block.hidden{layer}.b"])
     return a + f @ params["block.out.w"] + params["block.out.b"]
 
@@ -139,7 +145,7 @@ def transformer_unroll(
 
     def run(carry, n, *, last: bool = False):
         h, total, lengths = carry
-        h = advance(model, params, buckets, h, n, last=last)
+        h = advance(params, buckets, h, n, model.heads, dropped_share(model), last=last)
         question = h if last else questions(buckets, h)
         if rule is not None:
             total = total + rule.add(jax.lax.stop_gradient(read(params, question)[1]))
@@ -159,3 +165,32 @@ def transformer_unroll(
     y_hat, z = read(params, states)
     state = jnp.take_along_axis(jax.lax.stop_gradient(states), lengths[None, :, None] - 1, 0)[0]
     return y_hat, z, state, lengths
+
+
+def transformer_encode(params: Params, words: jax.Array) -> jax.Array:
+    """h₀ `[..., L, embedding]` of words `[..., L, tokens]` (M9)."""
+    rows = words.reshape(-1, *words.shape[-2:])
+    h = encode(params, rows.reshape(-1, rows.shape[-1])) + places(params, [make_bucket(rows, None)])
+    return h.reshape(*words.shape[:-1], -1)
+
+
+def transformer_transition(
+    params: Params,
+    words: jax.Array,
+    h: jax.Array,
+    step: int,
+    *,
+    heads: int,
+    kept: jax.Array | None = None,
+    dropout: float = 0.0,
+) -> jax.Array:
+    """hₙ `[..., L, embedding]` of hₙ₋₁ for n = `step`; dropout leaves the weights `kept` `[..., heads, L, L]`."""
+    rows = words.reshape(-1, *words.shape[-2:])
+    masks = None if kept is None else kept.reshape(-1, *kept.shape[-3:])
+    bucket = make_bucket(rows, None if masks is None else lambda n: masks)
+    return advance(params, [bucket], h.reshape(-1, h.shape[-1]), step, heads, dropout).reshape(h.shape)
+
+
+def transformer_readout(params: Params, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of the question, the last row of h (M9)."""
+    return read(params, h[..., -1, :])

@@ -5,7 +5,8 @@ those of attention is one product; attention runs bucket by bucket.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,28 +15,38 @@ from torch.nn import functional
 from ponder_ref.buckets import bucket_lengths, check_inputs, dropped_share
 from ponder_ref.interface import LeavingRule
 from ponder_ref.settings import Transformer
-from ponder_ref.transformer import NORM_EPS
+from ponder_ref.transformer import NORM_EPS, count_layers
 
 Params = Mapping[str, torch.Tensor]
 
 
 class Bucket(NamedTuple):
-    """The examples of one length: `count` of them, which keys are padding `[count, 1, 1, L]`, dropout's bits if any."""
+    """The examples of one length: how many, which keys are padding, which weights dropout leaves at step n, if any."""
 
     count: int
     length: int
-    absent: torch.Tensor
-    bits: torch.Tensor | None
+    absent: torch.Tensor  # [count, 1, 1, L]
+    kept: Callable[[int], torch.Tensor] | None  # [count, heads, L, L]
+
+
+def make_bucket(words: torch.Tensor, kept: Callable[[int], torch.Tensor] | None) -> Bucket:
+    """The bucket of words `[count, L, tokens]`."""
+    return Bucket(*words.shape[:2], (words == 0).all(-1)[:, None, None, :], kept)
 
 
 def make_buckets(inputs: Mapping[str, torch.Tensor]) -> list[Bucket]:
     """The buckets of a batch, shortest first."""
     buckets = []
     for length in bucket_lengths(inputs):
-        words = inputs[f"words.{length}"]
-        absent = (words == 0).all(-1)[:, None, None, :]
-        buckets.append(Bucket(len(words), length, absent, inputs.get(f"dropout.{length}")))
+        bits = inputs.get(f"dropout.{length}")
+        buckets.append(make_bucket(inputs[f"words.{length}"], None if bits is None else partial(unpack, bits, length)))
     return buckets
+
+
+def unpack(bits: torch.Tensor, length: int, n: int) -> torch.Tensor:
+    """Booleans `[..., length]` of the bits `[steps, ..., ⌈length/8⌉]` of step n, the lowest bit first."""
+    each = (bits[n - 1, ..., None] >> torch.arange(8, dtype=torch.uint8, device=bits.device)) & 1
+    return each.flatten(-2)[..., :length].bool()
 
 
 def layer_norm(params: Params, name: str, x: torch.Tensor) -> torch.Tensor:
@@ -60,12 +71,6 @@ def places(params: Params, buckets: list[Bucket]) -> torch.Tensor:
     return torch.cat(parts)
 
 
-def unpack(bits: torch.Tensor, length: int) -> torch.Tensor:
-    """Booleans `[..., length]` of packed bits `[..., ⌈length/8⌉]`, the lowest bit first."""
-    each = (bits[..., None] >> torch.arange(8, dtype=torch.uint8, device=bits.device)) & 1
-    return each.flatten(-2)[..., :length].bool()
-
-
 def rows_of(buckets: list[Bucket], x: torch.Tensor) -> list[torch.Tensor]:
     """The rows of each bucket."""
     return list(x.split([b.count * b.length for b in buckets]))
@@ -78,37 +83,37 @@ def questions(buckets: list[Bucket], x: torch.Tensor) -> torch.Tensor:
 
 
 def attend(
-    bucket: Bucket, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, n: int, model: Transformer
+    bucket: Bucket, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, n: int, heads: int, dropped: float
 ) -> torch.Tensor:
     """softmax(q·kᵀ/√e)·v of every head in a bucket, `[queries, attention]`: of all tokens, or of the questions."""
-    size = model.attention // model.heads
-    q, k, v = (x.unflatten(1, (model.heads, size)).unflatten(0, (bucket.count, -1)).transpose(1, 2) for x in (q, k, v))
-    scores = q @ (k.transpose(2, 3) / math.sqrt(size))
+    width = q.shape[-1]
+    q, k, v = (x.reshape(bucket.count, -1, heads, width // heads).transpose(1, 2) for x in (q, k, v))
+    scores = q @ (k.transpose(2, 3) / math.sqrt(width // heads))
     weights = scores.masked_fill(bucket.absent, -math.inf).softmax(-1)
-    if bucket.bits is not None:
-        kept = unpack(bucket.bits[n - 1, :, :, -q.shape[2] :], bucket.length)
-        weights = torch.where(kept, weights / (1 - dropped_share(model)), 0.0)
-    return (weights @ v).transpose(1, 2).reshape(-1, model.attention)
+    if bucket.kept is not None:
+        weights = torch.where(bucket.kept(n)[:, :, -q.shape[2] :], weights / (1 - dropped), 0.0)
+    return (weights @ v).transpose(1, 2).reshape(-1, width)
 
 
 def advance(
-    model: Transformer, params: Params, buckets: list[Bucket], h: torch.Tensor, n: int, *, last: bool = False
+    params: Params, buckets: list[Bucket], h: torch.Tensor, n: int, heads: int, dropped: float, *, last: bool = False
 ) -> torch.Tensor:
     """hₙ of hₙ₋₁, `[tokens, embedding]` (M9); of the last step the questions alone, `[batch, embedding]`."""
-    x = h + params["embed.steps"][min(n, model.steps) - 1]
+    x = h + params["embed.steps"][min(n, len(params["embed.steps"])) - 1]
     u = layer_norm(params, "block.norm1", x)
+    width = params["block.o"].shape[0]
     if last:
         x = questions(buckets, x)
-        k, v = (u @ torch.cat([params["block.k"], params["block.v"]], 1)).split(model.attention, 1)
+        k, v = (u @ torch.cat([params["block.k"], params["block.v"]], 1)).split(width, 1)
         q = (questions(buckets, u) @ params["block.q"]).split([b.count for b in buckets])
     else:
-        weights = torch.cat([params["block.q"], params["block.k"], params["block.v"]], 1)
-        q, k, v = (u @ weights).split(model.attention, 1)
+        q, k, v = (u @ torch.cat([params["block.q"], params["block.k"], params["block.v"]], 1)).split(width, 1)
         q = rows_of(buckets, q)
     columns = zip(buckets, q, rows_of(buckets, k), rows_of(buckets, v), strict=True)
-    a = torch.addmm(x, torch.cat([attend(*of_bucket, n, model) for of_bucket in columns]), params["block.o"])
+    parts = [attend(*of_bucket, n, heads, dropped) for of_bucket in columns]
+    a = torch.addmm(x, torch.cat(parts), params["block.o"])
     f = layer_norm(params, "block.norm2", a)
-    for layer in range(1, model.layers + 1):
+    for layer in range(1, count_layers(params) + 1):
         f = torch.addmm(params[f"block.hidden{layer}.b"], f, params[f"block.hidden{layer}.w"]).relu()
     return torch.addmm(a + params["block.out.b"], f, params["block.out.w"])
 
@@ -134,7 +139,7 @@ def transformer_unroll(
     states, total = [], h.new_zeros(sum(b.count for b in buckets))
     lengths = torch.zeros(len(total), dtype=torch.int64, device=h.device)
     for n in range(1, max_steps + 1):
-        h = advance(model, params, buckets, h, n, last=n == max_steps)
+        h = advance(params, buckets, h, n, model.heads, dropped_share(model), last=n == max_steps)
         states.append(h if n == max_steps else questions(buckets, h))
         if rule is None:
             continue
@@ -148,3 +153,32 @@ def transformer_unroll(
     y_hat, z = read(params, stacked)
     state = stacked.detach()[lengths - 1, torch.arange(len(lengths), device=h.device)]
     return y_hat, z, state, lengths
+
+
+def transformer_encode(params: Params, words: torch.Tensor) -> torch.Tensor:
+    """h₀ `[..., L, embedding]` of words `[..., L, tokens]` (M9)."""
+    rows = words.reshape(-1, *words.shape[-2:])
+    h = encode(params, rows.flatten(0, 1)) + places(params, [make_bucket(rows, None)])
+    return h.reshape(*words.shape[:-1], -1)
+
+
+def transformer_transition(
+    params: Params,
+    words: torch.Tensor,
+    h: torch.Tensor,
+    step: int,
+    *,
+    heads: int,
+    kept: torch.Tensor | None = None,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """hₙ `[..., L, embedding]` of hₙ₋₁ for n = `step`; dropout leaves the weights `kept` `[..., heads, L, L]`."""
+    rows = words.reshape(-1, *words.shape[-2:])
+    masks = None if kept is None else kept.reshape(-1, *kept.shape[-3:])
+    bucket = make_bucket(rows, None if masks is None else lambda n: masks)
+    return advance(params, [bucket], h.reshape(-1, h.shape[-1]), step, heads, dropout).reshape(h.shape)
+
+
+def transformer_readout(params: Params, h: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of the question, the last row of h (M9)."""
+    return read(params, h[..., -1, :])

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from ponder_ref.conformance.mutants import corners, halting, interface, losses, modules, offsets, sampling
+from ponder_ref.conformance.mutants import corners, halting, interface, losses, modules, offsets, sampling, transformers
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
@@ -16,6 +16,7 @@ DEFECTS: tuple[Mutant, ...] = (
     *corners.MUTANTS,
     *offsets.MUTANTS,
     *modules.MUTANTS,
+    *transformers.MUTANTS,
 )
 EXAMPLES = 25
 
