@@ -84,7 +84,8 @@ def test_agree(session: nox.Session) -> None:
     """Compare the two backends with each other, both frameworks in one environment."""
     install(session, "torch", "jax", "tasks", "test")
     # The layout again, now with frameworks to import.
-    run_pytest(session, "tests/test_agree.py", "tests/test_agree_tasks.py", "tests/test_layout.py")
+    files = ("test_agree.py", "test_agree_tasks.py", "test_agree_transformer.py", "test_layout.py")
+    run_pytest(session, *(f"tests/{name}" for name in files))
 
 
 @nox.session(default=False)

@@ -1,0 +1,108 @@
+"""Checks of a backend's Transformer, shared by the tests of both backends: every example against the reference alone."""
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+from train_transformer import MAX_STEPS, MODEL, make_chunk, make_inputs, make_trainer
+
+import ponder_ref
+from ponder_ref.buckets import bucket_lengths, dropped_share, unpack_bits, with_dropout
+from ponder_ref.init import initial_parameters
+from ponder_ref.settings import Method, Optimiser, Transformer
+
+WAYS: dict[str, dict[str, Any]] = {
+    "ponder": {},
+    "epsilon": {"epsilon": 0.3, "min_steps": 2},
+    "act": {"method": "act", "act_epsilon": 0.3},
+    "repeat": {"method": "repeat"},
+    "once": {"method": "once"},
+}
+LAYERED = Transformer(**{**MODEL.__dict__, "layers": 2})
+
+
+def parameters(model: Transformer) -> dict[str, np.ndarray]:
+    """Initial parameters with halting logits that differ between steps and examples."""
+    params = initial_parameters(model, 2)
+    return {**params, "halt.w": params["halt.w"] * 3, "halt.b": params["halt.b"] + 0.3}
+
+
+def alone(model: Transformer, params: dict, words: np.ndarray, bits: np.ndarray | None, options: dict) -> Any:
+    """One example without its padding, `words` `[L, tokens]` and `bits` `[steps, heads, L, ⌈L/8⌉]`, by the reference."""
+    real = words.any(-1)
+    kept = None if bits is None else unpack_bits(bits, len(words))[:, None][..., real, :][..., real]
+    given = words[real][None]
+
+    def step(state):
+        n = int(state["n"]) + 1
+        mask = None if kept is None else kept[n - 1]
+        rule = {"heads": model.heads, "kept": mask, "dropout": dropped_share(model)}
+        h = ponder_ref.transformer_transition(params, given, state["h"], n, **rule)
+        y_hat, z = ponder_ref.transformer_readout(params, h)
+        return y_hat, {"h": h, "n": np.array(n)}, z
+
+    start = {"h": ponder_ref.transformer_encode(params, given), "n": np.array(0)}
+    return ponder_ref.ponder(step, None, start, max_steps=MAX_STEPS, **options)
+
+
+def check_against_the_reference(backend: Any, way: str, model: Transformer = MODEL) -> None:
+    """Predictions, logits, Nᵢ and the question's state of a batch of buckets, with dropout, in float32."""
+    models, options = import_module(f"ponder_{backend.NAME}.models"), WAYS[way]
+    params, inputs = parameters(model), with_dropout(model, make_inputs(3), 5, 0, MAX_STEPS)
+    held = {name: backend.from_numpy(x, "float32") for name, x in params.items()}
+    given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
+    out = models.run_model(model, held, given, max_steps=MAX_STEPS, **options)
+    got = [backend.to_numpy(x) for x in (out.y_hat, out.halt_logits, out.lengths, out.state)]
+    row, lengths = 0, set()
+    for length in bucket_lengths(inputs):
+        for k, words in enumerate(inputs[f"words.{length}"]):
+            want = alone(model, params, words, inputs[f"dropout.{length}"][:, k], options)
+            n = int(want.lengths[0])
+            lengths.add(n)
+            assert got[2][row] == n, (length, k)
+            np.testing.assert_allclose(got[0][:n, row], want.y_hat[:n, 0], atol=2e-5)
+            np.testing.assert_allclose(got[1][:n, row], want.halt_logits[:n, 0], atol=2e-5)
+            np.testing.assert_allclose(got[3][row], want.state["h"][0, -1], atol=2e-5)
+            row += 1
+    assert row == len(got[2])
+    assert len(lengths) > 1 or way not in ("epsilon", "act"), "no example of this test leaves early"
+
+
+def check_padding(package: str) -> None:
+    """Longer buckets change nothing, to rounding, neither answers nor what is learned."""
+    train = import_module(f"{package}.train")
+    model = Transformer(**{**MODEL.__dict__, "dropout": 0.0})
+    chunk = make_chunk(0, 1, model)
+    wider = {
+        f"words.{name.split('.')[1]}": x if name == "words.9" else np.pad(x, ((0, 0), (0, 0), (3, 0), (0, 0)))
+        for name, x in chunk.inputs.items()
+    }
+    wider = {f"words.{x.shape[2]}": x for x in wider.values()}
+    ends = []
+    for inputs in (chunk.inputs, wider):
+        trainer = make_trainer(train, "ponder-adam", "float32", model)
+        state, metrics = trainer.train_steps(trainer.init(parameters(model)), chunk._replace(inputs=inputs))
+        ends.append(({k: v for k, v in trainer.dump(state).items() if k[:2] == "m."}, metrics["loss"]))
+    assert set(wider) == {"words.6", "words.9"}
+    np.testing.assert_allclose(ends[0][1], ends[1][1], rtol=1e-5)
+    for name, value in ends[0][0].items():
+        np.testing.assert_allclose(ends[1][0][name], value, atol=1e-6, err_msg=name)
+
+
+def check_refusals(package: str) -> None:
+    """Inputs that do not fit get a sentence that names them."""
+    train = import_module(f"{package}.train")
+    trainer = train.Trainer(MODEL, Method(max_steps=MAX_STEPS), Optimiser())
+    state, good = trainer.init(initial_parameters(MODEL, 0)), make_inputs(0)
+    bits = with_dropout(MODEL, good, 0, 0, MAX_STEPS - 1)
+    for inputs, named in (
+        ({}, "words.L"),
+        ({**good, "words.3": good["words.3"][:, :2]}, "words.3"),
+        ({**good, "words.10": np.ones((1, 10, 3), np.int16)}, "words.10"),
+        ({**good, "targets": good["words.3"]}, "targets"),
+        (bits, "dropout.3"),
+        ({**good, "words.3": good["words.3"].astype(np.float32)}, "words.3"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            trainer.unroll(state, inputs)
