@@ -1,4 +1,4 @@
-"""The Transformer of the bAbI experiment in JAX: every example against the reference, padding, inputs that do not fit."""
+"""The Transformer in JAX: every example against the reference, padding, inputs that do not fit."""
 
 import pytest
 

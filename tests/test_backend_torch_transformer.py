@@ -1,4 +1,4 @@
-"""The Transformer of the bAbI experiment in torch: every example against the reference, padding, inputs that do not fit."""
+"""The Transformer in torch: every example against the reference, padding, inputs that do not fit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Checks of a backend's Transformer, shared by the tests of both backends: every example against the reference alone."""
+"""Checks of a backend's Transformer, shared by the tests of both backends."""
 
 from importlib import import_module
 from typing import Any
@@ -29,7 +29,7 @@ def parameters(model: Transformer) -> dict[str, np.ndarray]:
 
 
 def alone(model: Transformer, params: dict, words: np.ndarray, bits: np.ndarray | None, options: dict) -> Any:
-    """One example without its padding, `words` `[L, tokens]` and `bits` `[steps, heads, L, ⌈L/8⌉]`, by the reference."""
+    """One example without its padding by the reference: words `[L, tokens]`, bits `[steps, heads, L, ⌈L/8⌉]`."""
     real = words.any(-1)
     kept = None if bits is None else unpack_bits(bits, len(words))[:, None][..., real, :][..., real]
     given = words[real][None]
