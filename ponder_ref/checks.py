@@ -157,13 +157,14 @@ def check_classes(y_hat: Any, targets: Any) -> None:
 
 
 METHODS = ("ponder", "act", "repeat", "once")
+TRAINED_METHODS = (*METHODS, "ut-act")  # the Universal Transformer's own ACT, which is for that model alone (M9)
 
 
-def check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon) -> None:
+def check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods=METHODS) -> None:
     """The arguments of `ponder` that are Python values."""
     check_count("max_steps", max_steps, 1)
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if method not in methods:
+        raise ValueError(f"method must be one of {', '.join(methods)}, got {method!r}")
     check_count("min_steps", min_steps, 1, max_steps)
     if epsilon is not None:
         check_number("epsilon", epsilon, "(0, 1)")

@@ -68,7 +68,7 @@ AnyModel = Model | Transformer
 
 @dataclass(frozen=True)
 class Method:
-    """How the model ponders: PonderNet, or one of the baselines (M1 to M4), and its price."""
+    """How the model ponders: PonderNet, or one of the baselines (M1 to M4; "ut-act" of M9), and its price."""
 
     name: str = "ponder"
     max_steps: int = 20
@@ -82,7 +82,8 @@ class Method:
 
     def __post_init__(self):
         min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
-        checks.check_pondering(self.max_steps, self.name, min_steps, self.epsilon, self.remainder, self.act_epsilon)
+        limits = (self.epsilon, self.remainder, self.act_epsilon)
+        checks.check_pondering(self.max_steps, self.name, min_steps, *limits, checks.TRAINED_METHODS)
         checks.check_prices(self.lambda_p, self.beta, self.tau)
 
     def pondering(self) -> dict:
@@ -95,6 +96,11 @@ class Method:
             "remainder": self.remainder,
             "act_epsilon": self.act_epsilon,
         }
+
+    def evaluation(self) -> dict:
+        """The arguments of an unroll for evaluation but for its steps: all of them, halting being judged afterwards."""
+        by_row = self.name == "ut-act"  # there halting decides what a step sees
+        return {"method": "ut-act" if by_row else "repeat", "act_epsilon": self.act_epsilon}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,14 @@ import pytest
 
 pytest.importorskip("jax")
 
-from transformer_checks import LAYERED, WAYS, check_against_the_reference, check_padding, check_refusals
+from transformer_checks import (
+    LAYERED,
+    WAYS,
+    check_against_the_reference,
+    check_padding,
+    check_refusals,
+    check_rows_that_halt,
+)
 
 import ponder_jax
 
@@ -16,6 +23,10 @@ def test_a_batch_is_its_examples_alone(way: str):
 
 def test_two_layers():
     check_against_the_reference(ponder_jax, "ponder", LAYERED)
+
+
+def test_rows_halt_by_themselves():
+    check_rows_that_halt(ponder_jax)
 
 
 def test_padding_has_no_influence():

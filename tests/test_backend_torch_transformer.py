@@ -4,7 +4,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from transformer_checks import LAYERED, WAYS, check_against_the_reference, check_padding, check_refusals
+from transformer_checks import (
+    LAYERED,
+    WAYS,
+    check_against_the_reference,
+    check_padding,
+    check_refusals,
+    check_rows_that_halt,
+)
 
 import ponder_torch
 
@@ -16,6 +23,10 @@ def test_a_batch_is_its_examples_alone(way: str):
 
 def test_two_layers():
     check_against_the_reference(ponder_torch, "ponder", LAYERED)
+
+
+def test_rows_halt_by_themselves():
+    check_rows_that_halt(ponder_torch)
 
 
 def test_padding_has_no_influence():
@@ -38,7 +49,7 @@ def test_the_gradient_is_that_of_small_differences():
     rng, chunk = np.random.default_rng(0), make_chunk(0, 1)
     params = {name: torch.tensor(x) for name, x in parameters(MODEL).items()}
     way = {name: torch.tensor(rng.normal(size=tuple(x.shape))) for name, x in params.items()}
-    for method in ("ponder-adam", "act-adam", "epsilon-muon"):
+    for method in ("ponder-adam", "act-adam", "epsilon-muon", "ut-act-adam"):
         trainer = make_trainer(train, method, "float64")
         inputs = {name: torch.from_numpy(x[0]) for name, x in chunk.inputs.items()}
         data = inputs, torch.from_numpy(chunk.targets[0]), torch.from_numpy(chunk.weights[0])

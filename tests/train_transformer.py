@@ -23,6 +23,7 @@ WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "epsilon-muon": ({"epsilon": 0.2, "remainder": "normalize"}, "muon"),
     "act-adam": ({"name": "act", "act_epsilon": 0.1}, "adam"),
     "act-muon": ({"name": "act", "act_epsilon": 0.1}, "muon"),
+    "ut-act-adam": ({"name": "ut-act", "act_epsilon": 0.1}, "adam"),
 }
 
 

@@ -10,7 +10,8 @@ from train_transformer import MAX_STEPS, MODEL, make_chunk, make_inputs, make_tr
 import ponder_ref
 from ponder_ref.buckets import bucket_lengths, dropped_share, unpack_bits, with_dropout
 from ponder_ref.init import initial_parameters
-from ponder_ref.settings import Method, Optimiser, Transformer
+from ponder_ref.settings import Method, Model, Optimiser, Transformer
+from ponder_ref.ut_act import ut_act
 
 WAYS: dict[str, dict[str, Any]] = {
     "ponder": {},
@@ -69,6 +70,31 @@ def check_against_the_reference(backend: Any, way: str, model: Transformer = MOD
     assert len(lengths) > 1 or way not in ("epsilon", "act"), "no example of this test leaves early"
 
 
+def check_rows_that_halt(backend: Any) -> None:
+    """ut-act: the answer, the cost and Nᵢ of every example against the reference, with dropout, in float32."""
+    models, epsilon = import_module(f"ponder_{backend.NAME}.models"), 0.3
+    params, inputs = parameters(MODEL), with_dropout(MODEL, make_inputs(3), 5, 0, MAX_STEPS)
+    held = {name: backend.from_numpy(x, "float32") for name, x in params.items()}
+    given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
+    out = models.run_model(MODEL, held, given, max_steps=MAX_STEPS, method="ut-act", act_epsilon=epsilon)
+    y_hat, lengths, cost = (backend.to_numpy(x) for x in (out.y_hat, out.lengths, out.act.remainder))
+    judged = ponder_ref.act_halting(1 / (1 + np.exp(-backend.to_numpy(out.halt_logits).clip(-50, 50))))
+    assert np.array_equal(judged.steps, lengths)
+    row, seen = 0, []
+    for length in bucket_lengths(inputs):
+        for words, bits in zip(inputs[f"words.{length}"], np.moveaxis(inputs[f"dropout.{length}"], 1, 0), strict=True):
+            real = words.any(-1)
+            kept = unpack_bits(bits, length)[..., real, :][..., real]
+            rule = {"heads": MODEL.heads, "max_steps": MAX_STEPS, "act_epsilon": epsilon, "kept": kept}
+            want = ut_act(params, words[real], **rule, dropout=dropped_share(MODEL))
+            seen.append(want.steps)
+            assert lengths[row] == want.steps.max()
+            np.testing.assert_allclose(y_hat[:, row], np.tile(want.y_hat, (len(y_hat), 1)), atol=2e-5)
+            np.testing.assert_allclose(cost[row], want.cost, atol=2e-5)
+            row += 1
+    assert any(steps.min() < steps.max() for steps in seen) and len({int(steps.max()) for steps in seen}) > 1
+
+
 def check_padding(package: str) -> None:
     """Longer buckets change nothing, to rounding, neither answers nor what is learned."""
     train = import_module(f"{package}.train")
@@ -106,3 +132,6 @@ def check_refusals(package: str) -> None:
     ):
         with pytest.raises(ValueError, match=named):
             trainer.unroll(state, inputs)
+    other = train.Trainer(Model(inputs=3, hidden=2), Method(name="ut-act"), Optimiser())
+    with pytest.raises(ValueError, match="method must be one of"):
+        other.unroll(other.init(initial_parameters(Model(inputs=3, hidden=2), 0)), np.zeros((1, 3), np.float32))

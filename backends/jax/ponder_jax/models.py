@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from ponder_jax.pondering import leaving_rule, pondered
 from ponder_jax.rnn import rnn_unroll
 from ponder_jax.transformer import transformer_unroll
+from ponder_jax.ut_act import ut_act_unroll
 from ponder_ref import checks
 from ponder_ref.interface import Pondered
 from ponder_ref.settings import AnyModel, Transformer
@@ -54,7 +55,10 @@ def run_model(
 
     Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer.
     """
-    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
+    methods = checks.METHODS if model.kind == "rnn" else checks.TRAINED_METHODS
+    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods)
+    if isinstance(model, Transformer) and method == "ut-act":
+        return ut_act_unroll(model, params, inputs, max_steps, act_epsilon)
     rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
     steps = 1 if method == "once" else max_steps
     if isinstance(model, Transformer):

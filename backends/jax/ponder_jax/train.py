@@ -149,5 +149,5 @@ class Trainer:
         return (new_params, new_m, new_v), metrics
 
     def _unroll_model(self, params, inputs, max_steps: int):
-        out = run_model(self.model, params, inputs, max_steps=max_steps, method="repeat")
+        out = run_model(self.model, params, inputs, max_steps=max_steps, **self.method.evaluation())
         return out.y_hat, out.halt_logits

@@ -130,14 +130,21 @@ def read(params: Params, question: jax.Array) -> tuple[jax.Array, jax.Array]:
     return both[..., :-1], both[..., -1]
 
 
+def begin(
+    model: Transformer, params: Params, inputs: Mapping[str, jax.Array], steps: int
+) -> tuple[list[Bucket], jax.Array]:
+    """The buckets of inputs that are to be run for so many steps, and h₀ `[tokens, embedding]`."""
+    check_inputs(model, inputs, steps)
+    buckets = make_buckets(inputs)
+    words = jnp.concatenate([inputs[f"words.{b.length}"].reshape(-1, model.tokens) for b in buckets])
+    return buckets, encode(params, words) + places(params, buckets)
+
+
 def transformer_unroll(
     model: Transformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: LeavingRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states (no gradient) and Nᵢ."""
-    check_inputs(model, inputs, max_steps)
-    buckets = make_buckets(inputs)
-    words = jnp.concatenate([inputs[f"words.{b.length}"].reshape(-1, model.tokens) for b in buckets])
-    h = encode(params, words) + places(params, buckets)
+    buckets, h = begin(model, params, inputs, max_steps)
     batch, d = sum(b.count for b in buckets), model.embedding
     # Steps are run while an example has not had enough of them; without a rule always.
     nothing = jnp.zeros((batch, d), h.dtype)

@@ -11,6 +11,7 @@ from ponder_ref.settings import AnyModel, Transformer
 from ponder_torch.pondering import leaving_rule, pondered
 from ponder_torch.rnn import rnn_unroll
 from ponder_torch.transformer import transformer_unroll
+from ponder_torch.ut_act import ut_act_unroll
 
 Params = Mapping[str, torch.Tensor]
 
@@ -53,7 +54,10 @@ def run_model(
 
     Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer.
     """
-    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
+    methods = checks.METHODS if model.kind == "rnn" else checks.TRAINED_METHODS
+    checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods)
+    if isinstance(model, Transformer) and method == "ut-act":
+        return ut_act_unroll(model, params, inputs, max_steps, act_epsilon)
     rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
     steps = 1 if method == "once" else max_steps
     if isinstance(model, Transformer):

@@ -109,7 +109,7 @@ class Trainer:
     def unroll(self, state: TrainState, inputs: Any, *, max_steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Predictions `[N, batch, ...]` and halting logits `[N, batch]` of all steps, for evaluation."""
         steps = max_steps or self.method.max_steps
-        out = run_model(self.model, state.params, self._cast(inputs), max_steps=steps, method="repeat")
+        out = run_model(self.model, state.params, self._cast(inputs), max_steps=steps, **self.method.evaluation())
         return out.y_hat.numpy(), out.halt_logits.numpy()
 
     def _cast(self, tree):

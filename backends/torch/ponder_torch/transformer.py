@@ -125,6 +125,16 @@ def read(params: Params, question: torch.Tensor) -> tuple[torch.Tensor, torch.Te
     return both[..., :-1], both[..., -1]
 
 
+def begin(
+    model: Transformer, params: Params, inputs: Mapping[str, torch.Tensor], steps: int
+) -> tuple[list[Bucket], torch.Tensor]:
+    """The buckets of inputs that are to be run for so many steps, and h₀ `[tokens, embedding]`."""
+    check_inputs(model, inputs, steps)
+    buckets = make_buckets(inputs)
+    words = torch.cat([inputs[f"words.{b.length}"].flatten(0, 1) for b in buckets])
+    return buckets, encode(params, words) + places(params, buckets)
+
+
 def transformer_unroll(
     model: Transformer, params: Params, inputs: Mapping[str, torch.Tensor], max_steps: int, rule: LeavingRule | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -132,10 +142,7 @@ def transformer_unroll(
 
     N is the number of steps that were run: fewer than max_steps if a rule has let all examples go.
     """
-    check_inputs(model, inputs, max_steps)
-    buckets = make_buckets(inputs)
-    words = torch.cat([inputs[f"words.{b.length}"].flatten(0, 1) for b in buckets])
-    h = encode(params, words) + places(params, buckets)
+    buckets, h = begin(model, params, inputs, max_steps)
     states, total = [], h.new_zeros(sum(b.count for b in buckets))
     lengths = torch.zeros(len(total), dtype=torch.int64, device=h.device)
     for n in range(1, max_steps + 1):
