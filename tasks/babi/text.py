@@ -1,6 +1,6 @@
 """The released file format: one line is `ID text`, a question is `ID text<TAB>answer<TAB>supporting lines`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tasks.babi.stories import Question, Story
 from tasks.errors import Refused
@@ -23,8 +23,11 @@ def write(stories: Iterable[Story], task: int) -> str:
     return "".join(lines)
 
 
-def read(data: bytes, name: str) -> list[Story]:
-    """The stories in a file's bytes; `name` is what the sentence about a malformed line calls the file."""
+def read(data: bytes, name: str, check: Callable[[str | Question], object] | None = None) -> list[Story]:
+    """The stories in a file's bytes; `name` is what the sentence about a malformed line calls the file.
+
+    `check` may refuse a statement or question for its words, by a ValueError.
+    """
     lines = data.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
@@ -43,6 +46,8 @@ def read(data: bytes, name: str) -> list[Story]:
                 raise ValueError(f"the line's number should be {expected}, got {number}")
             if isinstance(line, Question):
                 check_supports(line, story)
+            if check is not None:
+                check(line)
         except ValueError as error:
             raise Refused(f"{name}, line {position}: {error}") from None
         story.append(line)

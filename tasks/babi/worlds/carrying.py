@@ -2,9 +2,9 @@
 
 An action is drawn until it is possible: one of move, get, drop (and give) with equal chance; a move is by anybody to
 any place but the present one; a get is by anybody, of a thing that lies free there; a drop of a thing in hand. A give
-is by one of those who have a thing and company: the first thing and the first receiver in fixed orders, a habit of
-the released data. Start places are hidden. After each pair of actions a question is asked about one of the last five,
-if any of them allows it; five questions end the story.
+is of the first thing whose holder has company, to the first of them, in fixed orders: a habit of the released data.
+Start places are hidden. After each pair of actions a question is asked about one of the last five, if any of them
+allows it; five questions end the story.
 """
 
 from typing import NamedTuple
@@ -87,14 +87,11 @@ class World:
         return person, thing, "", f"{person} {draws.choice(DROP)} the {thing}{end}."
 
     def give(self) -> tuple[str, str, str, str] | None:
-        draws = self.draws
-        givers = [person for person in self.people if person in self.held.values() and self.company(person)]
-        if not givers:
-            return None
-        person = draws.choice(givers)
-        thing, to = self.in_hand(person)[0], self.company(person)[0]
-        self.held[thing] = to
-        return person, thing, to, f"{person} {draws.choice(GIVE)} the {thing} to {to}."
+        for thing, person in self.held.items():
+            if person is not None and (company := self.company(person)):
+                to = self.held[thing] = company[0]
+                return person, thing, to, f"{person} {self.draws.choice(GIVE)} the {thing} to {to}."
+        return None
 
 
 class Rules:

@@ -116,7 +116,7 @@ class YesNo(Rules):
 
 
 class Counting(Rules):
-    """Task 7. Asked is a person who took, dropped or gave (not one who received). Supports are all that changed hands."""
+    """Task 7. Asked is a person who took, dropped or gave, not one who received. Supports: all that changed hands."""
 
     gives = True
 

@@ -111,7 +111,7 @@ def coreference(draws: Draws) -> Story:
 
 
 def move_together(draws: Draws, at: dict[str, str]) -> tuple[tuple[str, str], str]:
-    """Two persons move to a place where neither is; the sentence without its end."""
+    """Two persons move to a place where neither is; who, and the sentence."""
     while True:
         first = draws.choice(PEOPLE)
         second = draws.other(PEOPLE, first)
@@ -122,17 +122,17 @@ def move_together(draws: Draws, at: dict[str, str]) -> tuple[tuple[str, str], st
 
 
 def conjunction(draws: Draws) -> Story:
-    """Task 12: two persons move together."""
+    """Task 12: two persons move together. A statement about two counts as two among the last five."""
     told, at = Telling(), hidden_places(draws, PEOPLE, HOUSE)
-    recent: list[tuple[str, str]] = []
+    recent: list[str] = []
     latest: dict[str, int] = {}
     for _ in range(QUESTIONS):
         for _ in range(2):
             pair, text = move_together(draws, at)
             line = told.state(text)
             latest.update(dict.fromkeys(pair, line))
-            recent.append(pair)
-        asked = draws.choice(draws.choice(recent[-WINDOW:]))
+            recent += pair
+        asked = draws.choice(recent[-WINDOW:])
         told.ask(f"Where is {asked}?", at[asked], latest[asked])
     return told.story()
 
@@ -140,7 +140,7 @@ def conjunction(draws: Draws) -> Story:
 def compound_coreference(draws: Draws) -> Story:
     """Task 13: two persons move, then "they" move on."""
     told, at = Telling(), hidden_places(draws, PEOPLE, HOUSE)
-    recent: list[tuple[str, str]] = []
+    recent: list[str] = []
     latest: dict[str, tuple[int, int]] = {}
     for _ in range(QUESTIONS):
         pair, text = move_together(draws, at)
@@ -148,7 +148,7 @@ def compound_coreference(draws: Draws) -> Story:
         at[pair[0]] = at[pair[1]] = place = draws.other(HOUSE, at[pair[0]])
         second = told.state(f"{draws.choice(LATER)} they {draws.choice(MOVE)} the {place}.")
         latest.update(dict.fromkeys(pair, (first, second)))
-        recent += [pair, pair]
-        asked = draws.choice(draws.choice(recent[-WINDOW:]))
+        recent += [*pair, *pair]
+        asked = draws.choice(recent[-WINDOW:])
         told.ask(f"Where is {asked}?", at[asked], *latest[asked])
     return told.story()

@@ -14,7 +14,7 @@ SMALL = ("chocolate", "box of chocolates")
 BIG = ("suitcase", "chest", "container", "box")
 BLOCK = 5
 QUESTIONS = 5
-TRIES = 35
+TRIES = 8  # vain draws per statement told
 
 
 def chains(pairs: list[tuple[str, str]]) -> dict[tuple[int, bool], int]:
@@ -42,8 +42,10 @@ def size_reasoning(draws: Draws) -> Story:
             smaller, bigger = sorted((first, draws.other(order, first)), key=order.index)
             pairs.append((bigger, smaller))
             bigger_first = draws.below(2)
-            text = f"The {bigger} is bigger than the {smaller}." if bigger_first else (
-                f"The {smaller} fits inside the {bigger}."
+            text = (
+                f"The {bigger} is bigger than the {smaller}."
+                if bigger_first
+                else (f"The {smaller} fits inside the {bigger}.")
             )
             lines.append(told.state(text))
         if (found := chains(pairs)) and ask(draws, told, pairs, lines, found):
@@ -60,7 +62,7 @@ def ask(
     """Five questions, each if one is found in time; whether all were."""
     asked = 0
     for _ in range(QUESTIONS):
-        for _ in range(TRIES):
+        for _ in range(TRIES * len(pairs)):
             k, down = draws.below(len(pairs)), bool(draws.below(2))
             if (k, down) in found:
                 break

@@ -1,0 +1,184 @@
+"""The released data: a folder or its .tar.gz, in any of its layouts, with long or short names.
+
+    en-10k/qa1_single-supporting-fact_train.txt        10,000 questions a task, no validation files
+    en-valid-10k/qa1_train.txt                         the same split into 9,000 and 1,000
+    en, en-valid                                       1,000 questions
+
+The files may also lie right in the folder. Where a layout has no validation files, the last tenth of the training
+questions (whole stories) is taken out for it. Nothing is read before it is asked for, so that a split's own files are
+enough for that split.
+"""
+
+import tarfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from re import compile as pattern
+
+from tasks.babi import text, vocabulary
+from tasks.babi.stories import SPLITS, TASK_NAMES, Story
+from tasks.errors import Refused
+
+LAYOUTS = ("en-valid-10k", "en-10k", "en-valid", "en")  # the first that is there is taken
+ARCHIVE_ROOT = "tasks_1-20_v1-2"
+NAME = pattern(r"qa([1-9]|1[0-9]|20)(?:_([a-z-]+))?_(train|valid|test)\.txt")
+MAX_BYTES = 64 * 2**20  # of a file; the largest released one has 5 MB
+
+Read = Callable[[], bytes]
+
+
+class Source:
+    """Files by (task, split), each with its name for messages and a way to read it."""
+
+    def __init__(self, label: str, files: dict[tuple[int, str], tuple[str, Read]]):
+        self.label, self.files = label, files
+
+    def stories(self, task: int, split: str) -> list[Story]:
+        """The stories of a task's split, their words checked."""
+        if split not in SPLITS:
+            raise Refused(f"--split must be one of {', '.join(SPLITS)}, got {split!r}")
+        if (task, split) in self.files:
+            name, read = self.files[task, split]
+            stories = text.read(read(), name, vocabulary.check_line)
+            if split == "train" and not self.has_validation():
+                return stories[: held_out(stories)]
+            return stories
+        if split == "valid" and not self.has_validation() and (task, "train") in self.files:
+            name, read = self.files[task, "train"]
+            stories = text.read(read(), name, vocabulary.check_line)
+            return stories[held_out(stories) :]
+        long, short = f"qa{task}_{TASK_NAMES[task]}_{split}.txt", f"qa{task}_{split}.txt"
+        there = sorted({split for number, split in self.files if number == task})
+        hint = f"; of task {task} it has {' and '.join(there)}" if there else ""
+        raise Refused(f"{self.label} has no file {short} or {long}{hint}")
+
+    def has_validation(self) -> bool:
+        return any(split == "valid" for _, split in self.files)
+
+
+def held_out(stories: list[Story]) -> int:
+    """The index of the first story that is held out: those from it on have a tenth of the questions, or just more."""
+    counts = [len(story.questions()) for story in stories]
+    wanted = sum(counts) / 10
+    for index in range(len(stories) - 1, -1, -1):
+        wanted -= counts[index]
+        if wanted <= 0:
+            return index
+    return 0
+
+
+def open_source(path: str | Path, layout: str | None = None) -> Source:
+    """The data in a folder or an archive; `layout` chooses where there are several."""
+    path = Path(path)
+    if layout is not None and layout not in LAYOUTS:
+        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+    found = list_archive(path) if path.is_file() else list_folder(path)
+    wanted = [layout] if layout else ["", *LAYOUTS]
+    for name in wanted:
+        if found.get(name):
+            return Source(str(path / name) if name else str(path), found[name])
+    where = f"a folder {layout} with" if layout else "any"
+    raise Refused(f"{path} does not have {where} bAbI files such as en-10k/qa1_single-supporting-fact_train.txt")
+
+
+Found = dict[str, dict[tuple[int, str], tuple[str, Read]]]
+
+
+def add(found: Found, layout: str, name: str, shown: str, read: Read) -> None:
+    """Enters a file by its name, if it is one of the released names."""
+    match = NAME.fullmatch(name)
+    if match is None or match[2] not in (None, TASK_NAMES[int(match[1])]):
+        return
+    files = found.setdefault(layout, {})
+    key = int(match[1]), match[3]
+    if key in files:
+        raise Refused(f"{files[key][0]} and {shown} are both task {key[0]}, {key[1]}: remove one")
+    files[key] = (shown, read)
+
+
+def list_folder(path: Path) -> Found:
+    if not path.is_dir():
+        raise Refused(f"there is no folder or archive {path}")
+    found: Found = {}
+    for layout in ("", *LAYOUTS):
+        for root in (path, path / ARCHIVE_ROOT) if layout else (path,):
+            try:
+                files = sorted((root / layout).iterdir()) if (root / layout).is_dir() else []
+            except OSError as error:
+                raise Refused(f"cannot read {root / layout}: {(error.strerror or str(error)).lower()}") from None
+            for file in files:
+                if file.is_file():
+                    add(found, layout, file.name, str(file), lambda file=file: read_file(file))
+    return found
+
+
+def read_file(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise Refused(f"{path} is larger than {MAX_BYTES} bytes: not a file of the bAbI tasks")
+        return path.read_bytes()
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def list_archive(path: Path) -> Found:
+    """The files in a .tar.gz; all of the wanted ones are read into memory at once, nothing is written."""
+    found: Found = {}
+    for name, data in members(path):
+        *folders, file = name.split("/")
+        folders = folders[1:] if folders[:1] == [ARCHIVE_ROOT] else folders
+        layout = folders[0] if folders else ""
+        if len(folders) <= 1 and layout in ("", *LAYOUTS):
+            add(found, layout, file, f"{path}: {name}", lambda data=data: data)
+    return found
+
+
+def members(path: Path) -> list[tuple[str, bytes]]:
+    """Names and bytes of an archive's text files of these tasks. One that reaches outside itself is refused."""
+    found = []
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for member in archive:
+                name = member.name.removeprefix("./")
+                check_inside(path, member)
+                if member.isfile() and NAME.fullmatch(name.rpartition("/")[2]):
+                    if member.size > MAX_BYTES:
+                        raise Refused(f"{path}: {name} is larger than {MAX_BYTES} bytes")
+                    file = archive.extractfile(member)
+                    assert file is not None  # a regular file
+                    data = file.read()
+                    if len(data) != member.size:
+                        raise EOFError("short member")
+                    found.append((name, data))
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, UnicodeError) as error:
+        raise Refused(f"{path} is not a whole .tar.gz archive ({type(error).__name__})") from None
+    return found
+
+
+def check_inside(path: Path, member: tarfile.TarInfo) -> None:
+    """Refuses absolute names, names and links that climb out, and what is neither file, folder nor link."""
+    reached = [member.name]
+    if member.issym():  # from where it stands; a hard link is from the root
+        reached.append(f"{member.name}/../{member.linkname}")
+    elif member.islnk():
+        reached.append(member.linkname)
+    if any(name.startswith(("/", "\\")) or name[1:2] == ":" for name in (member.name, member.linkname)):
+        raise Refused(f"{path} is not safe: {member.name!r} names an absolute path")
+    if any(map(climbs_out, reached)):
+        raise Refused(f"{path} is not safe: {member.name!r} reaches outside the archive")
+    if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
+        raise Refused(f"{path} is not safe: {member.name!r} is a device")
+
+
+def climbs_out(name: str) -> bool:
+    """Whether a path leaves its root on the way.
+
+    >>> climbs_out("a/../../b"), climbs_out("a/../b")
+    (True, False)
+    """
+    depth = 0
+    for part in name.replace("\\", "/").split("/"):
+        depth += {"..": -1, ".": 0, "": 0}.get(part, 1)
+        if depth < 0:
+            return True
+    return False

@@ -1,0 +1,132 @@
+"""Generated stories, without end and the same for everyone, and a command that writes them as the released files.
+
+    python -m tasks.babi.generate --out DIR --task 1-20 --questions 10000 --seed 0
+
+Story number `index` of (seed, task, split) is a pure function of these. A story belongs to one split by a checksum of
+its statements, whatever the seed, so that no story of one split ever occurs in another; tasks 4 and 17 have too few
+stories for that (1,920 and 5,760 different sets of statements), their splits are independent draws that overlap.
+"""
+
+import itertools
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tasks.babi import text
+from tasks.babi.draws import Draws
+from tasks.babi.stories import TASK_NAMES, TASKS, Story, first_questions
+from tasks.babi.worlds import MAKE
+from tasks.batches import STREAMS
+from tasks.checkpoint import write_whole
+from tasks.config import Integer, Parser
+from tasks.errors import Refused, cannot_write
+from tasks.options import MAX_SEED
+
+OVERLAPPING = frozenset({4, 17})
+SHARES = ("train",) * 8 + ("valid", "test")  # of ten stories
+QUESTIONS, SEEDS = Integer(1, 10**7), Integer(0, MAX_SEED)
+LAYOUTS = ("en-10k", "en-valid-10k")
+
+
+def stream_of(task: int, split: str) -> int:
+    """The Philox stream of a task's split: 100, 101, 102 for task 1, then 200 and so on."""
+    return 100 * task + STREAMS[split]
+
+
+def home(story: Story) -> str:
+    """The split that a story belongs to."""
+    return SHARES[zlib.crc32("\n".join(story.statements()).encode()) % len(SHARES)]
+
+
+def endless(task: int, split: str, seed: int) -> Iterator[Story]:
+    """All stories of a task's split, in order."""
+    make, stream = MAKE[task], stream_of(task, split)
+    for index in itertools.count():
+        story = make(Draws(seed, stream, index))
+        if task in OVERLAPPING or home(story) == split:
+            yield story
+
+
+def generated(task: int, split: str, questions: int, seed: int) -> list[Story]:
+    """The first stories of a split with exactly this many questions; the last one is cut where they are reached."""
+    return list(first_questions(endless(task, split, seed), questions))
+
+
+def parse_tasks(words: str) -> tuple[int, ...]:
+    """Task numbers in order from a list such as 1-5,17.
+
+    >>> parse_tasks("15,1-3")
+    (1, 2, 3, 15)
+    """
+    found: set[int] = set()
+    for part in words.split(","):
+        ends = part.strip().split("-")
+        if len(ends) > 2 or not all(end.isdecimal() and len(end) <= 2 for end in ends):
+            raise Refused(f"--task takes numbers and ranges such as 1-20 or 2,3,15, got {words!r}")
+        low, high = int(ends[0]), int(ends[-1])
+        if not 1 <= low <= high <= len(TASKS):
+            raise Refused(f"--task must lie in 1..{len(TASKS)}, got {part.strip()!r}")
+        found.update(range(low, high + 1))
+    return tuple(sorted(found))
+
+
+def counts(layout: str, questions: int) -> dict[str, int]:
+    """Questions per split: train and a tenth for test; with validation files, a tenth of train is that."""
+    tenth = max(1, questions // 10)
+    if layout == "en-10k":
+        return {"train": questions, "test": tenth}
+    return {"train": max(1, questions - tenth), "valid": tenth, "test": tenth}
+
+
+def file_name(layout: str, task: int, split: str) -> str:
+    return f"qa{task}_{TASK_NAMES[task]}_{split}.txt" if layout == "en-10k" else f"qa{task}_{split}.txt"
+
+
+def write_files(folder: Path, tasks: Sequence[int], layout: str, questions: int, seed: int) -> list[Path]:
+    """Writes the files into a new or empty folder; their paths."""
+    try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise Refused(f"--out {folder} is not an empty folder: choose another")
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    paths = []
+    for task in tasks:
+        for split, count in counts(layout, questions).items():
+            paths.append(folder / file_name(layout, task, split))
+            write_whole(paths[-1], text.write(generated(task, split, count, seed), task).encode())
+    return paths
+
+
+def integer(name: str, words: str, values: Integer) -> int:
+    try:
+        values.check(f"--{name}", number := values.parse(words))
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    return number
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = Parser(prog="python -m tasks.babi.generate", description="Writes generated bAbI stories as text files.")
+    parser.add_argument("--out", required=True, metavar="DIR", help="a new or empty folder")
+    parser.add_argument("--task", default="1-20", help="such as 1-20 or 2,3,15 (default 1-20)")
+    parser.add_argument("--questions", default="10000", help="of training, per task (default 10000)")
+    parser.add_argument("--seed", default="0", help="default 0")
+    parser.add_argument("--layout", default=LAYOUTS[0], help=f"{' or '.join(LAYOUTS)}, which has validation files too")
+    try:
+        options = parser.parse(arguments)
+        if options.layout not in LAYOUTS:
+            raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {options.layout!r}")
+        questions = integer("questions", options.questions, QUESTIONS)
+        seed = integer("seed", options.seed, SEEDS)
+        paths = write_files(Path(options.out), parse_tasks(options.task), options.layout, questions, seed)
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(f"{len(paths)} files in {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

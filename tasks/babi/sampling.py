@@ -1,0 +1,83 @@
+"""Batches by number, for generated and for loaded stories alike: a pure function of (table, seed, update).
+
+Every task is equally likely for each example, and so is every question of the task, whatever their numbers. A batch
+has a fixed number of rows from each bucket of lengths, so that all updates have the same shapes; weights make up for
+it: the weighted mean over a batch has the expectation that plain draws would have.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ponder_ref.interface import Batch
+from tasks.babi.encode import BUCKETS, Table, buckets_of, gather
+from tasks.batches import STREAMS, words
+
+
+class Bucket(NamedTuple):
+    """The questions of one bucket: size in sentences, ids `[n]`, the bounds `[n]` of their draws, and the share that
+    plain draws would give the bucket."""
+
+    size: int
+    ids: np.ndarray
+    bounds: np.ndarray
+    share: float
+
+
+class Pool:
+    """A table's questions by bucket, ready for drawing. Buckets without questions are left out."""
+
+    def __init__(self, table: Table, buckets: Sequence[int] = BUCKETS):
+        self.table = table
+        tasks, places, counts = np.unique(table.tasks, return_inverse=True, return_counts=True)
+        chance = 1 / (len(tasks) * counts[places])
+        where = buckets_of(table.lengths(), buckets)
+        self.buckets: list[Bucket] = []
+        for index in np.unique(where):
+            ids = np.flatnonzero(where == index)
+            bounds = np.cumsum(chance[ids])
+            self.buckets.append(Bucket(buckets[index], ids, bounds / bounds[-1], float(bounds[-1])))
+
+    def rows(self, batch_size: int) -> tuple[int, ...]:
+        """Rows per bucket, nearly in proportion to the shares and at least one, `batch_size` in all."""
+        if batch_size < len(self.buckets):
+            raise ValueError(f"a batch of {batch_size} cannot have a row of each of {len(self.buckets)} buckets")
+        rows = [1] * len(self.buckets)
+        while sum(rows) < batch_size:
+            # The next row goes where rows are shortest of their share.
+            rows[max(range(len(rows)), key=lambda i: self.buckets[i].share / rows[i])] += 1
+        return tuple(rows)
+
+    def batches(self, seed: int, indices: Sequence[int] | range, rows: Sequence[int]) -> list[Batch]:
+        """The training batches of these indices (update − 1), stacked, one for each bucket.
+
+        inputs: `Inputs` with `[K, rows, ...]`; targets, example_ids `[K, rows]` int64; weights `[K, rows]` float32:
+        share/rows, the same in a bucket, so that the weights of an update sum to 1 over all buckets.
+        """
+        if len(rows) != len(self.buckets):
+            raise ValueError(f"rows are needed for each of {len(self.buckets)} buckets, got {len(rows)}")
+        draws = words(seed, STREAMS["train"], indices, 2 * sum(rows)).astype(np.uint64)
+        uniform = ((draws[:, ::2] << np.uint64(32) | draws[:, 1::2]) >> np.uint64(11)) * 2.0**-53
+        result = []
+        for bucket, chosen in zip(self.buckets, np.split(uniform, np.cumsum(rows)[:-1], axis=1), strict=True):
+            last = len(bucket.ids) - 1  # the last bound may fall short of 1 by rounding
+            ids = bucket.ids[np.minimum(np.searchsorted(bucket.bounds, chosen, side="right"), last)]
+            weights = np.full(ids.shape, bucket.share / ids.shape[1], np.float32)
+            result.append(self.batch(ids, weights, bucket.size))
+        return result
+
+    def batch(self, ids: np.ndarray, weights: np.ndarray, size: int) -> Batch:
+        return Batch(gather(self.table, ids, size), self.table.answers[ids], weights, ids)
+
+    def in_order(self, batch_size: int) -> Iterator[Batch]:
+        """Every question once, for evaluation: batches of `[batch_size]` rows of one bucket, weight 1.
+
+        A bucket's last batch is filled up with its first question at weight 0.
+        """
+        for bucket in self.buckets:
+            for first in range(0, len(bucket.ids), batch_size):
+                ids = bucket.ids[first : first + batch_size]
+                fill = batch_size - len(ids)
+                weights = np.concatenate([np.ones(len(ids)), np.zeros(fill)]).astype(np.float32)
+                yield self.batch(np.concatenate([ids, np.repeat(bucket.ids[:1], fill)]), weights, bucket.size)
