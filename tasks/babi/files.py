@@ -9,6 +9,7 @@ questions (whole stories) is taken out for it. Nothing is read before it is aske
 enough for that split.
 """
 
+import gzip
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -137,7 +138,7 @@ def members(path: Path) -> list[tuple[str, bytes]]:
     """Names and bytes of an archive's text files of these tasks. One that reaches outside itself is refused."""
     found = []
     try:
-        with tarfile.open(path, "r:*") as archive:
+        with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
             for member in archive:
                 name = member.name.removeprefix("./")
                 check_inside(path, member)
@@ -150,6 +151,8 @@ def members(path: Path) -> list[tuple[str, bytes]]:
                     if len(data) != member.size:
                         raise EOFError("short member")
                     found.append((name, data))
+            while stream.read(2**20):  # to the end, where the checksum of the whole stands
+                pass
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, UnicodeError) as error:
         raise Refused(f"{path} is not a whole .tar.gz archive ({type(error).__name__})") from None
     return found
