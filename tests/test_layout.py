@@ -81,10 +81,11 @@ def exports(init: Path) -> tuple[set[str], set[str]]:
         "ponder_ref",
         "ponder_ref.conformance",
         "tasks",
-        "tasks.parity",
-        "tasks.pai.difficulty",
-        "tasks.figures",
+        "tasks.babi.sampling",
         "tasks.export.__main__",
+        "tasks.figures",
+        "tasks.pai.difficulty",
+        "tasks.parity",
     ],
 )
 def test_imports_no_framework(module: str, tmp_path: Path):

@@ -71,12 +71,13 @@ def chi_square_tail(statistic: float, freedom: int) -> float:
 
 @functools.cache
 def template(text: str) -> str:
-    """A sentence with slots for its names; two-word shapes and "box of chocolates" make two slots.
+    """A sentence with slots for its names; a coloured shape is one slot.
 
     >>> template("Mary travelled to the kitchen.")
     '{PERSON} travelled to the {PLACE}.'
     """
-    return " ".join(SLOT_OF.get(word, word) for word in text[:-1].split()) + text[-1]
+    slots = " ".join(SLOT_OF.get(word, word) for word in text[:-1].split()) + text[-1]
+    return slots.replace("{COLOR} {THING}", "{THING}")
 
 
 def distance_bin(distance: int) -> int:
@@ -150,6 +151,7 @@ def compare(first: Iterable[Story], second: Iterable[Story]) -> dict[str, Result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    from tasks.babi import solve
     from tasks.babi.files import open_source
     from tasks.babi.generate import QUESTIONS, SEEDS, generated, integer, parse_tasks
     from tasks.config import Parser
@@ -172,7 +174,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results = compare(real, generated(task, "train", questions, seed))
             smallest = min(smallest, *(result.p for result in results.values()))
             cells = (f"{name} χ²({r.freedom}) {r.statistic:.1f} p {r.p:.2g}" for name, r in results.items())
-            print(f"task {task}, {len(real)} stories: {'; '.join(cells)}")
+            right, total = solve.count_right(task, real)
+            print(f"task {task}, {len(real)} stories, {right} of {total} answered by the rules: {'; '.join(cells)}")
     except Refused as error:
         print(error, file=sys.stderr)
         return error.exit_code
