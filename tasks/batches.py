@@ -26,6 +26,19 @@ class Chunk(NamedTuple):
     batch: Batch
 
 
+class EvalBatch(NamedTuple):
+    """Examples to judge: inputs for one call of the trainer; of its rows the first `count` are counted.
+
+    targets, ids, levels (the difficulty of each) are `[B]`.
+    """
+
+    inputs: Any
+    targets: np.ndarray
+    ids: np.ndarray
+    levels: np.ndarray
+    count: int
+
+
 def bit_generator(seed: int, stream: int, index: int) -> np.random.Philox:
     """Philox4x64-10 with key (seed, stream) and its counter's highest word at `index`: batches never overlap."""
     return np.random.Philox(key=np.array([seed, stream], np.uint64), counter=np.array([0, 0, 0, index], np.uint64))

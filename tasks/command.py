@@ -10,7 +10,7 @@ from typing import Any
 
 from tasks import checkpoint as checkpoints
 from tasks import summary
-from tasks.config import Integer, Number, Parser, add_flags, flag, given, make, show
+from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
 from tasks.errors import Diverged, Interrupted, Refused
 from tasks.loop import evaluate, train
 from tasks.options import first_difference
@@ -19,7 +19,7 @@ from tasks.trainers import default_backend, load_state, make_trainer
 
 EXIT_CODES = "exit codes: 0 done, 1 diverged, 2 refused (one sentence), 130 or 143 stopped by a signal with all saved"
 THREADS, EXAMPLES, DRAWS = Integer(1, 1024), Integer(1, 10**7), Integer(1, 4096)
-EVALUATION_FLAGS = ("max_steps", "eval_ones")  # of the config, those that an evaluation may change
+SPLIT = Choice(("test", "valid"))
 
 
 def parser(task: Any) -> Parser:
@@ -58,10 +58,13 @@ def parser(task: Any) -> Parser:
     judged.add_argument(
         "--evaluate",
         metavar="RUN",
-        help="evaluate a run's newest checkpoint; takes --max-steps (also beyond training's) and --eval-ones",
+        help="evaluate a run's newest checkpoint; of the flags below it takes "
+        + " and ".join(flag(name) for name in task.EVALUATION_FLAGS)
+        + " (--max-steps also beyond training's)",
     )
+    judged.add_argument("--split", metavar="NAME", help=f"examples to evaluate on ({SPLIT}; default test)")
     judged.add_argument(
-        "--examples", metavar="N", help=f"test examples ({EXAMPLES}; default the run's --eval-examples)"
+        "--examples", metavar="N", help=f"how many examples ({EXAMPLES}; default the run's --test-examples)"
     )
     judged.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
     add_flags(p, task.Config, task.PRESETS["default"])
@@ -79,7 +82,7 @@ def presets_text(task: Any) -> str:
     return "\n".join(lines)
 
 
-def number(options: argparse.Namespace, name: str, values: Integer | Number, default: Any) -> Any:
+def number(options: argparse.Namespace, name: str, values: Integer | Number | Choice, default: Any) -> Any:
     """The checked value of a flag that belongs to the command and not to a config."""
     value = values.parse(getattr(options, name, str(default)))
     try:
@@ -140,7 +143,7 @@ def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str) -> 
     from tasks import plots
 
     train(run, made, trainer, start_from, backend)
-    drawn, note = plots.draw_run(run, made.DIFFICULTY)
+    drawn, note = plots.draw_run(run, made)
     last = [record for record in read_records(run.metrics) if str(record.get("split", "")).startswith("test")]
     print(summary.of_run(run, made, last, drawn, note))
     return 0
@@ -148,10 +151,11 @@ def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str) -> 
 
 def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     """Evaluates a checkpoint on test examples, with another N or another range if wished."""
-    fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in EVALUATION_FLAGS]
+    fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in task.EVALUATION_FLAGS]
     refuse(options, ["out", "resume", "preset", *fixed], "does not go with --evaluate: the run's own value counts")
     explicit = given(options, task.Config)
     examples = number(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
+    stage = number(options, "split", SPLIT, "test")
     draws = number(options, "draws", DRAWS, 1)
     threads = number(options, "threads", THREADS, 1)
     run = Run.open(Path(options.evaluate), task.NAME, task.Config)
@@ -164,8 +168,8 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
         explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])
     made = task(dataclasses.replace(run.config, **explicit))
-    settings = {"examples": examples or run.config.eval_examples, "draws": draws}
-    for split in made.splits("test"):
+    settings = {"examples": examples or run.config.test_examples or run.config.eval_examples, "draws": draws}
+    for split in made.splits(stage):
         record = {"split": split, **evaluate(trainer, state, made, split, **settings)}
         print("\n".join(summary.of_record(record, made)))
     steps = 1 if made.config.method == "once" else made.config.max_steps
@@ -178,7 +182,7 @@ def main(task: Any, arguments: Sequence[str] | None = None) -> int:
         options = parser(task).parse(arguments)
         if hasattr(options, "evaluate"):
             return evaluate_run(task, options)
-        refuse(options, ("examples", "draws"), "goes with --evaluate RUN")
+        refuse(options, ("examples", "draws", "split"), "goes with --evaluate RUN")
         return resume(task, options) if hasattr(options, "resume") else start(task, options)
     except (Refused, Diverged, Interrupted) as error:
         print(error, file=sys.stderr)

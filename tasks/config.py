@@ -121,7 +121,24 @@ class Span:
             raise ValueError(f"{name} must be {self}, got {shown!r}")
 
 
-Values = Integer | Number | Choice | Span
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """Any words but none; with `off`, also None, written "off" on the command line."""
+
+    off: bool = False
+
+    def __str__(self) -> str:
+        return "text or off" if self.off else "text"
+
+    def parse(self, text: str) -> Any:
+        return None if self.off and text == "off" else text
+
+    def check(self, name: str, value: Any) -> None:
+        if not (isinstance(value, str) and value) and not (self.off and value is None):
+            raise ValueError(f"{name} must be {self}, got {value!r}")
+
+
+Values = Integer | Number | Choice | Span | Text
 
 
 def option(default: Any, values: Values, help: str, *, group: str, paper: str | None = None) -> Any:

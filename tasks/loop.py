@@ -16,7 +16,7 @@ import numpy as np
 
 from ponder_ref import SPEC_VERSION
 from tasks import checkpoint as checkpoints
-from tasks.batches import EVAL_BATCH, Chunk, Prefetch, stretches
+from tasks.batches import Chunk, Prefetch, stretches
 from tasks.errors import Diverged, Interrupted, Refused
 from tasks.metrics import Tally, Window
 from tasks.progress import progress
@@ -52,20 +52,13 @@ def evaluate(trainer: Any, state: Any, task: Any, split: str, *, examples: int, 
     """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics")."""
     method = task.config.method_settings()
     steps = 1 if method.name == "once" else method.max_steps
-    tally = Tally(method, task.model().output, task.config.seed, draws)
-    with Prefetch(lambda index: task.batches(split, [index]), range(-(-examples // EVAL_BATCH))) as ahead:
+    tally = Tally(method, task.model().output, task.config.seed, draws, shares=task.SHARES)
+    with Prefetch(lambda batch: batch, task.evaluation(split, examples)) as ahead:
         for batch in ahead:
-            inputs, targets, ids = (
-                {name: array[0] for name, array in batch.inputs.items()}
-                if isinstance(batch.inputs, dict)
-                else batch.inputs[0],
-                batch.targets[0],
-                batch.example_ids[0],
-            )
-            # The whole batch is run, whatever is counted of it: one shape for the backend to compile.
-            y_hat, halt_logits = trainer.unroll(state, inputs, max_steps=steps)
-            n = min(EVAL_BATCH, examples - tally.count)
-            tally.add(y_hat[:, :n], halt_logits[:, :n], targets[:n], ids[:n], task.difficulty(inputs)[:n])
+            # The whole batch is run, whatever is counted of it: few shapes for the backend to compile.
+            y_hat, halt_logits = trainer.unroll(state, batch.inputs, max_steps=steps)
+            n = batch.count
+            tally.add(y_hat[:, :n], halt_logits[:, :n], batch.targets[:n], batch.ids[:n], batch.levels[:n])
     return tally.result()
 
 

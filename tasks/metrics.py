@@ -91,22 +91,23 @@ def judge_fixed(y_hat, targets, output: str) -> Judged:
 
 def price(method: Method) -> float:
     """The weight of `loss_reg` in the loss."""
-    return {"ponder": method.beta, "act": method.tau}.get(method.name, 0.0)
+    return {"ponder": method.beta, "act": method.tau, "ut-act": method.tau}.get(method.name, 0.0)
 
 
 class Tally:
     """Sums over the examples of an evaluation, in all and for each difficulty."""
 
-    def __init__(self, method: Method, output: str, seed: int, draws: int = 1):
-        self.method, self.output, self.seed, self.draws = method, output, seed, draws
+    def __init__(self, method: Method, output: str, seed: int, draws: int = 1, shares: bool = False):
+        self.method, self.output, self.seed, self.draws, self.shares = method, output, seed, draws, shares
         self.count = 0
         self.sums: dict[str, Any] = {}
         self.levels: dict[int, np.ndarray] = {}  # difficulty -> count, accuracy, steps
+        self.level_shares: dict[int, np.ndarray] = {}  # difficulty -> sum of p `[N]`
 
     def judge(self, y_hat, halt_logits, targets, ids) -> Judged:
         if self.method.name == "ponder":
             return judge_ponder(y_hat, halt_logits, targets, ids, self.method, self.output, self.seed, self.draws)
-        if self.method.name == "act":
+        if self.method.name in ("act", "ut-act"):
             return judge_act(y_hat, halt_logits, targets, self.method, self.output)
         return judge_fixed(y_hat, targets, self.output)
 
@@ -120,9 +121,18 @@ class Tally:
             of = np.asarray(difficulty) == level
             row = np.array([of.sum(), judged.accuracy[of].sum(), judged.steps[of].sum()])
             self.levels[int(level)] = self.levels.get(int(level), 0.0) + row
+            if self.shares:
+                self.level_shares[int(level)] = self.level_shares.get(int(level), 0.0) + judged.p[:, of].sum(axis=-1)
 
     def result(self) -> dict[str, Any]:
-        """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each."""
+        """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each.
+
+        With shares, `level_shares` has the rows [difficulty, p₁, p₂, ...] of the mean halting distribution.
+        """
+        shares = [
+            [level, *(round(float(x), 6) for x in total / self.levels[level][0])]
+            for level, total in sorted(self.level_shares.items())
+        ]
         mean = {name: total / self.count for name, total in self.sums.items()}
         return {
             "accuracy": float(mean["accuracy"]),
@@ -140,6 +150,7 @@ class Tally:
                 [level, int(n), round(right / n, 6), round(steps / n, 6)]
                 for level, (n, right, steps) in sorted((k, row.tolist()) for k, row in self.levels.items())
             ],
+            **({"level_shares": shares} if self.shares else {}),
         }
 
 

@@ -8,7 +8,7 @@ the number of +1 is odd.
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +16,12 @@ import numpy as np
 from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Model
-from tasks.batches import EVAL_BATCH, STREAMS, words
+from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, words
 from tasks.config import Choice, Integer, Number, Span, option, show
 from tasks.errors import Refused
 from tasks.options import TrainingConfig
+from tasks.plots import draw_levels
+from tasks.summary import table
 
 TASK = "parity task"
 MAX_BITS = 1024
@@ -168,6 +170,8 @@ class Parity:
     NAME = "parity"
     TITLE = "PonderNet on the parity task: is the number of ones odd?"
     DIFFICULTY = "non-zeros"
+    SHARES = False  # the halting distribution of every difficulty would be many numbers
+    EVALUATION_FLAGS = ("max_steps", "eval_ones")  # those that an evaluation may change
     Config = ParityConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
     EXAMPLES = (
@@ -210,6 +214,21 @@ class Parity:
         inputs = make_inputs(random, c.bits, c.ones(split), c.positions)
         ids = np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
         return Batch(inputs.astype(np.float32), targets_of(inputs).astype(np.int64), None, ids)
+
+    def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
+        """The first examples of a split; example i is the same for any number of them."""
+        for index in range(-(-examples // EVAL_BATCH)):
+            batch = self.batches(split, [index])
+            inputs = batch.inputs[0]
+            count = min(EVAL_BATCH, examples - index * EVAL_BATCH)
+            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.difficulty(inputs), count)
+
+    def report(self, record: dict[str, Any]) -> list[str]:
+        return table(record, self.DIFFICULTY)
+
+    def draw(self, run: Any, records: list[dict[str, Any]]) -> list[Any]:
+        """Figures of a finished run beyond those of every task: accuracy and steps by the number of non-zeros."""
+        return [draw_levels(records, self.DIFFICULTY, run.figures / "difficulty.png")]
 
     def difficulty(self, inputs: np.ndarray) -> np.ndarray:
         """The number of non-zeros of each example."""

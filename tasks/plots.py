@@ -87,10 +87,14 @@ def draw_curves(records: list[dict[str, Any]], method: str, path: Path) -> Path:
     return save(figure, path)
 
 
-def draw_levels(record: dict[str, Any], others: list[dict[str, Any]], difficulty: str, path: Path) -> Path:
+def tests_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [record for record in records if str(record.get("split", "")).startswith("test")]
+
+
+def draw_levels(records: list[dict[str, Any]], difficulty: str, path: Path) -> Path:
     """Accuracy (top) and steps (bottom) by difficulty at the end of training, one line for each split."""
     figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
-    for one, colour in zip((record, *others), COLOURS, strict=False):
+    for one, colour in zip(tests_of(records), COLOURS, strict=False):
         levels = np.array(one["levels"])
         marker = "o" if len(levels) < 40 else None
         accuracy.plot(levels[:, 0], levels[:, 2], color=colour, marker=marker, markersize=3, label=one["split"])
@@ -125,15 +129,14 @@ def draw_halting(record: dict[str, Any], config: Any, path: Path) -> Path:
     return save(figure, path)
 
 
-def draw_run(run: Run, difficulty: str) -> tuple[list[Path], str]:
+def draw_run(run: Run, task: Any) -> tuple[list[Path], str]:
     """The figures of a finished run, and why there are none if so: a training is not lost for want of a picture."""
     records = read_records(run.metrics)
-    tests = [record for record in records if str(record.get("split", "")).startswith("test")]
     try:
         return [
             draw_curves(records, run.config.method, run.figures / "learning.png"),
-            draw_levels(tests[0], tests[1:], difficulty, run.figures / "difficulty.png"),
-            draw_halting(tests[0], run.config, run.figures / "halting.png"),
+            draw_halting(tests_of(records)[0], run.config, run.figures / "halting.png"),
+            *task.draw(run, records),
         ], ""
     except Refused as error:
         return [], str(error)

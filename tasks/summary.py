@@ -32,7 +32,7 @@ def of_record(record: dict[str, Any], task: Any) -> list[str]:
         ]
     weight = price(task.config.method_settings())
     lines.append(f"  loss     {record['loss']:.4f} = {record['loss_rec']:.4f} + {weight:g} · {record['loss_reg']:.4f}")
-    return lines + table(record, task.DIFFICULTY)
+    return lines + task.report(record)
 
 
 def of_run(run: Any, task: Any, records: list[dict[str, Any]], figures: list[Path], note: str) -> str:

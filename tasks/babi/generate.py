@@ -53,7 +53,7 @@ def generated(task: int, split: str, questions: int, seed: int) -> list[Story]:
     return list(first_questions(endless(task, split, seed), questions))
 
 
-def parse_tasks(words: str) -> tuple[int, ...]:
+def parse_tasks(words: str, flag: str = "--task") -> tuple[int, ...]:
     """Task numbers in order from a list such as 1-5,17.
 
     >>> parse_tasks("15,1-3")
@@ -63,10 +63,10 @@ def parse_tasks(words: str) -> tuple[int, ...]:
     for part in words.split(","):
         ends = part.strip().split("-")
         if len(ends) > 2 or not all(end.isdecimal() and len(end) <= 2 for end in ends):
-            raise Refused(f"--task takes numbers and ranges such as 1-20 or 2,3,15, got {words!r}")
+            raise Refused(f"{flag} takes numbers and ranges such as 1-20 or 2,3,15, got {words!r}")
         low, high = int(ends[0]), int(ends[-1])
         if not 1 <= low <= high <= len(TASKS):
-            raise Refused(f"--task must lie in 1..{len(TASKS)}, got {part.strip()!r}")
+            raise Refused(f"{flag} must lie in 1..{len(TASKS)}, got {part.strip()!r}")
         found.update(range(low, high + 1))
     return tuple(sorted(found))
 

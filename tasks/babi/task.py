@@ -1,0 +1,261 @@
+"""The bAbI experiment (paper §3.2 and app. C): settings, presets, and batches of stories in the Transformer's layout.
+
+All twenty tasks are trained jointly. Stories are generated, a new set of them every so many updates, or read from the
+released files.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ponder_ref.buckets import with_dropout
+from ponder_ref.init import initial_parameters
+from ponder_ref.interface import Batch
+from ponder_ref.settings import Transformer
+from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, gather, generated_table, loaded_table
+from tasks.babi.files import open_source
+from tasks.babi.generate import parse_tasks
+from tasks.babi.report import draw, lines
+from tasks.babi.sampling import Pool
+from tasks.babi.stories import TASK_NAMES
+from tasks.babi.vocabulary import MAX_WORDS, WORDS
+from tasks.batches import EvalBatch
+from tasks.config import Choice, Integer, Number, Text, option
+from tasks.errors import Refused
+from tasks.options import HALTING, TRAINING, TrainingConfig
+
+DATA, MODEL = "bAbI data", "Universal Transformer"
+EVAL_ROWS = 2048  # sentences of an evaluation batch, about: fewer examples of longer stories
+
+
+@dataclasses.dataclass(frozen=True)
+class BabiConfig(TrainingConfig):
+    """Settings of a bAbI run."""
+
+    method: str = option(
+        "ponder",
+        Choice(("ponder", "act", "ut-act", "repeat", "once")),
+        "who decides the number of steps; ut-act: each sentence for itself, as in the Universal Transformer",
+        group=HALTING,
+    )
+    max_steps: int = option(10, Integer(1, 1000), "largest number of steps N", group=HALTING, paper="10")
+    tasks: str = option("1-20", Text(), "which of the twenty tasks, such as 1-20 or 1,2,15", group=DATA, paper="1-20")
+    data_dir: str | None = option(
+        None, Text(off=True), "folder or .tar.gz with the released files, off is generated stories", group=DATA
+    )
+    questions: int = option(
+        10_000, Integer(20, 10**6), "generated questions for training, per task and set", group=DATA, paper="10,000"
+    )
+    renew: int | None = option(
+        None, Integer(1, 10**9, off=True), "updates after which a new set is generated, off is one set", group=DATA
+    )
+    held_out: int = option(
+        1000, Integer(1, 10**5), "generated questions for validation and for test, per task", group=DATA
+    )
+    embedding: int = option(128, Integer(1, 4096), "width of the states", group=MODEL, paper="128")
+    attention: int = option(512, Integer(1, 4096), "width of all heads together", group=MODEL, paper="512, or 128")
+    heads: int = option(8, Integer(1, 64), "heads of the attention", group=MODEL, paper="8")
+    transition: int = option(
+        128, Integer(1, 8192), "width of the transition's hidden layer", group=MODEL, paper="128, or 512"
+    )
+    dropout: float = option(
+        0.1, Number("[0, 1)"), "share of the attention weights left out in training", group=MODEL, paper="0.1"
+    )
+    sentences: int = option(
+        MAX_SENTENCES, Integer(1, MAX_SENTENCES), "longest story, older sentences are cut", group=MODEL, paper="320"
+    )
+    eval_examples: int = option(2000, Integer(20, 10**7), "questions of an evaluation, of all tasks", group=TRAINING)
+    test_examples: int | None = option(
+        10**5, Integer(20, 10**7, off=True), "questions of the test at the end, if there are so many", group=TRAINING
+    )
+    learning_rate: float = option(3e-4, Number("(0, 10]"), "of Adam", group="optimiser", paper="3e-4, or 1e-4 to 5e-4")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.task_numbers()
+        try:
+            self.model_settings()
+        except ValueError as error:
+            raise Refused(f"--{error}") from None
+
+    def task_numbers(self) -> tuple[int, ...]:
+        return parse_tasks(self.tasks, "--tasks")
+
+    def model_settings(self) -> Transformer:
+        sizes = {
+            name: getattr(self, name)
+            for name in ("embedding", "attention", "heads", "transition", "dropout", "sentences")
+        }
+        return Transformer(vocabulary=len(WORDS), outputs=CLASSES, tokens=MAX_WORDS, steps=self.max_steps, **sizes)
+
+
+SMALL = {
+    "attention": 128,
+    "transition": 256,
+    "max_steps": 6,
+    "lambda_p": 0.3,
+    "optimiser": "muon",
+    "learning_rate": 1e-3,
+    "matrix_learning_rate": 5e-3,
+    "clip": 1.0,
+    "dropout": 0.0,
+    "chunk": 10,
+    "log_every": 50,
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
+        **SMALL,
+        "batch_size": 64,
+        "updates": 2000,
+        "decay": "linear",
+        "eval_every": 250,
+        "checkpoint_every": 250,
+    },
+    "smoke": {
+        **SMALL,
+        "tasks": "1,6,15,20",
+        "questions": 200,
+        "held_out": 20,
+        "embedding": 32,
+        "attention": 32,
+        "transition": 64,
+        "max_steps": 3,
+        "batch_size": 32,
+        "updates": 60,
+        "log_every": 20,
+        "eval_every": 30,
+        "eval_examples": 80,
+        "checkpoint_every": 30,
+    },
+    "solve": {
+        **SMALL,
+        "batch_size": 64,
+        "renew": 3000,
+        "updates": 150_000,
+        "decay": "linear",
+        "warmup": 500,
+        "eval_every": 1000,
+        "checkpoint_every": 1000,
+    },
+    "paper": {"updates": 2_000_000, "chunk": 10, "eval_every": 1000, "checkpoint_every": 1000},
+}
+
+
+class Babi:
+    """The task as `tasks.command` wants it."""
+
+    NAME = "babi"
+    TITLE = "PonderNet on the twenty bAbI tasks: a Universal Transformer that decides how long to read."
+    DIFFICULTY = "task"
+    SHARES = True
+    EVALUATION_FLAGS = ("max_steps", "data_dir")
+    Config = BabiConfig
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
+    EXAMPLES = (
+        "python -m tasks.babi --out runs/babi                            some minutes, on generated stories",
+        "python -m tasks.babi --tasks 1,2,15 --out runs/few",
+        "python -m tasks.babi --preset solve --out runs/solve            hours: all twenty tasks",
+        "python -m tasks.babi --data-dir DIR --out runs/released         the released files",
+        "python -m tasks.babi --evaluate runs/solve --data-dir DIR --split valid",
+    )
+
+    def __init__(self, config: BabiConfig):
+        self.config = config
+        self.numbers = config.task_numbers()
+
+    def model(self) -> Transformer:
+        return self.config.model_settings()
+
+    def initial_parameters(self) -> dict[str, np.ndarray]:
+        return initial_parameters(self.model(), self.config.seed)
+
+    def splits(self, stage: str) -> tuple[str, ...]:
+        return (stage,)
+
+    def describe(self, split: str) -> str:
+        source = "generated stories" if self.config.data_dir is None else self.config.data_dir
+        return f"{len(self.numbers)} tasks, {source}"
+
+    def table(self, split: str, part: int = 0) -> Table:
+        c = self.config
+        if c.data_dir is not None:
+            return loaded_table(open_source(c.data_dir), self.numbers, split)
+        return generated_table(self.numbers, split, c.questions if split == "train" else c.held_out, c.seed, part)
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 (a run has one task)
+    def pool(self, split: str, part: int = 0) -> Pool:
+        """The questions of a split, cut to the longest story; training's may come in parts."""
+        table = self.table(split, part)
+        starts = np.maximum(table.starts, table.stops - self.config.sentences)
+        return Pool(table._replace(starts=starts))
+
+    @functools.cached_property
+    def rows(self) -> dict[int, int]:
+        """Rows of a training batch from each bucket, by its number of sentences: those of the first part, for all."""
+        pool = self.pool("train", 0)
+        try:
+            return {b.size: n for b, n in zip(pool.buckets, pool.rows(self.config.batch_size), strict=True)}
+        except ValueError as error:
+            raise Refused(f"--batch-size is too small: {error}") from None
+
+    def part(self, index: int) -> int:
+        return 0 if self.config.renew is None or self.config.data_dir is not None else index // self.config.renew
+
+    def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
+        """Training batches: "words.L" `[K, b, L, 11]` for each bucket, and the bits that dropout leaves."""
+        made = [self.one_batch(index) for index in indices]
+        inputs = {name: np.stack([batch.inputs[name] for batch in made]) for name in made[0].inputs}
+        rest = (np.stack(arrays) for arrays in zip(*(batch[1:] for batch in made), strict=True))
+        return Batch(inputs, *rest)
+
+    def one_batch(self, index: int) -> Batch:
+        pool = self.pool("train", self.part(index))
+        sizes = {bucket.size for bucket in pool.buckets}
+        drawn = pool.batches(self.config.seed, [index], [self.rows.get(bucket.size, 0) for bucket in pool.buckets])
+        by_size = {bucket.size: batch for bucket, batch in zip(pool.buckets, drawn, strict=True)}
+        parts = []
+        for size, rows in self.rows.items():
+            if size in sizes:
+                batch = by_size[size]
+                parts.append(Batch(Inputs(*(x[0] for x in batch.inputs)), *(x[0] for x in batch[1:])))
+            else:  # a set without stories of this length: rows of weight 0 keep the shapes
+                ids = np.repeat(pool.buckets[0].ids[:1], rows)
+                inputs = gather(pool.table, ids, size)
+                parts.append(Batch(inputs, pool.table.answers[ids], np.zeros(rows, np.float32), ids))
+        inputs = {f"words.{size + 1}": words(part.inputs) for size, part in zip(self.rows, parts, strict=True)}
+        inputs = with_dropout(self.model(), inputs, self.config.seed, index, self.config.max_steps)
+        targets, weights, ids = (np.concatenate(arrays) for arrays in zip(*(part[1:] for part in parts), strict=True))
+        return Batch(inputs, targets, weights, ids)
+
+    def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
+        """The first questions of every task of a split, about `examples` in all, bucket by bucket."""
+        pool = self.pool(split)
+        each = max(1, examples // len(self.numbers))
+        tasks = pool.table.tasks
+        rank = np.arange(len(tasks)) - np.searchsorted(tasks, tasks)  # the table has its tasks in order
+        for bucket in pool.buckets:
+            chosen = bucket.ids[rank[bucket.ids] < each]
+            size = max(1, EVAL_ROWS // (bucket.size + 1))
+            for first in range(0, len(chosen), size):
+                ids = chosen[first : first + size]
+                full = np.concatenate([ids, np.repeat(ids[:1], size - len(ids))])
+                inputs = {f"words.{bucket.size + 1}": words(gather(pool.table, full, bucket.size))}
+                yield EvalBatch(inputs, pool.table.answers[full], full, tasks[full], len(ids))
+
+    def report(self, record: dict[str, Any]) -> list[str]:
+        return lines(record, TASK_NAMES)
+
+    def draw(self, run: Any, records: list[dict[str, Any]]) -> list[Any]:
+        return draw(run, records)
+
+
+def words(inputs: Inputs) -> np.ndarray:
+    """A bucket's stories as the Transformer takes them, `[b, L + 1, 11]`: padding in front, the question last."""
+    size = inputs.sentences.shape[-2]
+    place = np.arange(size) - (size - inputs.lengths[..., None])  # negative on padding
+    rows = np.take_along_axis(inputs.sentences, np.maximum(place, 0)[..., None], axis=-2)
+    rows = np.where(place[..., None] >= 0, rows, 0)
+    return np.concatenate([rows, inputs.questions[..., None, :]], axis=-2).astype(np.int16)
