@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from tasks.babi import encode, vocabulary
+from tasks.babi import encode, text, vocabulary
+from tasks.babi.files import Source
+from tasks.babi.generate import generated
 from tasks.babi.sampling import Pool
 from tasks.babi.stories import Question, Story, examples
 from tasks.babi.vocabulary import ANSWERS, WORDS
@@ -39,8 +41,6 @@ def test_an_answer_is_one_class_with_its_commas(answer: str):
 
 
 def test_a_table_says_what_the_stories_say():
-    from tasks.babi.generate import generated
-
     stories = generated(8, "train", 50, 1)
     table = encode.encode(stories, 8)
     told = [example for story in stories for example in examples(story)]
@@ -52,6 +52,18 @@ def test_a_table_says_what_the_stories_say():
         assert inputs.lengths[0] == len(expected) and not inputs.sentences[0, len(expected) :].any()
         assert text_of(inputs.questions[0]) == example.question.text[:-1].lower()
         assert ANSWERS[table.answers[number]] == example.question.answer
+
+
+def test_loaded_and_generated_stories_give_the_same_table():
+    files = {
+        (task, "test"): (f"qa{task}", lambda task=task: text.write(generated(task, "test", 20, 0), task).encode())
+        for task in (5, 15)
+    }
+    loaded = encode.loaded_table(Source("files", files), (5, 15), "test")
+    made = encode.generated_table((5, 15), "test", 20, 0)
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(loaded, made, strict=True))
+    other = encode.generated_table((5, 15), "test", 20, 0, part=1)
+    assert not np.array_equal(other.sentences[:20], made.sentences[:20])
 
 
 def test_long_stories_keep_the_most_recent_320_sentences():

@@ -272,6 +272,22 @@ def test_the_known_sums_are_those_of_39_files(monkeypatch, tmp_path: Path):
     assert download.cache_folder() == tmp_path
 
 
+def test_flags_choose_the_source(tmp_path: Path, server: Server, released, known, monkeypatch):
+    put(tmp_path, "qa6_test.txt", content(6, "test"))
+    assert download.choose_source(None, False, None) is None
+    source = download.choose_source(str(tmp_path), False, None)
+    assert source is not None and source.stories(6, "test")
+    with pytest.raises(Refused, match="--url goes with --download"):
+        download.choose_source(None, False, "http://x")
+    with pytest.raises(Refused, match="two sources: choose one"):
+        download.choose_source(str(tmp_path), True, None)
+    monkeypatch.setenv("PONDERNET_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(download, "known_sums", lambda: known[0])
+    monkeypatch.setattr(download, "SIZES", known[1])
+    source = download.choose_source(None, True, server.offer("babi.tar.gz", archive_of(released)))
+    assert source is not None and (20, "train") in source.files
+
+
 def test_the_command_says_where_it_failed(server: Server, capsys, monkeypatch, tmp_path: Path):
     monkeypatch.setenv("PONDERNET_CACHE", str(tmp_path))
     assert download.main(["--url", server.offer("x", b"") + "y"]) == 2

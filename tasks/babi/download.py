@@ -8,7 +8,6 @@ Nothing of the archive is unpacked by name: the wanted files are read and writte
 
 import hashlib
 import os
-import shutil
 import sys
 import tempfile
 import urllib.error
@@ -17,7 +16,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 
-from tasks.babi.files import ARCHIVE_ROOT, members
+from tasks.babi.files import ARCHIVE_ROOT, Source, members, open_source
 from tasks.babi.stories import TASK_NAMES
 from tasks.checkpoint import write_whole
 from tasks.config import Parser
@@ -104,6 +103,17 @@ def fetch(
     return folder
 
 
+def choose_source(data_dir: str | None, download: bool, url: str | None) -> Source | None:
+    """Where --data-dir, --download and --url say that the stories are; None without any: they are generated."""
+    if url is not None and not download:
+        raise Refused("--url goes with --download")
+    if download and data_dir is not None:
+        raise Refused("--data-dir and --download are two sources: choose one")
+    if download:
+        return open_source(fetch(url or URL))
+    return None if data_dir is None else open_source(data_dir)
+
+
 def chosen(archive: Path) -> dict[str, bytes]:
     """The files of en-10k in the archive by name, wherever its root is."""
     found = {}
@@ -118,7 +128,10 @@ def save(url: str, path: Path) -> None:
     try:
         request = urllib.request.Request(url, headers={"User-Agent": "pondernet"})
         with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, open(path, "wb") as file:
-            shutil.copyfileobj(LimitedReader(answer, url), file)
+            while data := answer.read(2**16):
+                file.write(data)
+                if file.tell() > MAX_ARCHIVE:
+                    raise Refused(f"{url}: larger than {MAX_ARCHIVE} bytes, not the archive of the bAbI tasks")
             expected = answer.headers.get("Content-Length")
         if expected is not None and path.stat().st_size != int(expected):
             raise Refused(f"{url}: cut short, {path.stat().st_size} of {expected} bytes came")
@@ -127,20 +140,6 @@ def save(url: str, path: Path) -> None:
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         raise Refused(f"{url}: cannot be fetched ({str(reason) or type(error).__name__})") from None
-
-
-class LimitedReader:
-    """Reads from an answer, and refuses it once it is larger than any archive of these tasks."""
-
-    def __init__(self, answer, url: str):
-        self.answer, self.url, self.left = answer, url, MAX_ARCHIVE
-
-    def read(self, size: int) -> bytes:
-        data = self.answer.read(size)
-        self.left -= len(data)
-        if self.left < 0:
-            raise Refused(f"{self.url}: larger than {MAX_ARCHIVE} bytes, not the archive of the bAbI tasks")
-        return data
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

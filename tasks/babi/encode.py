@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tasks.babi.files import Source
 from tasks.babi.generate import generated
 from tasks.babi.stories import Question, Story
 from tasks.babi.vocabulary import ANSWERS, MAX_WORDS, PADDING, WORDS, answer_number, sentence_numbers
@@ -84,9 +85,17 @@ def join(tables: Sequence[Table]) -> Table:
     return Table(*(np.concatenate(arrays) for arrays in zip(*moved, strict=True)))
 
 
-def generated_table(tasks: Iterable[int], split: str, questions: int, seed: int) -> Table:
-    """Generated stories of these tasks, this many questions each (20 tasks of 10,000 take some ten seconds)."""
-    return join([encode(generated(task, split, questions, seed), task) for task in tasks])
+def generated_table(tasks: Iterable[int], split: str, questions: int, seed: int, part: int = 0) -> Table:
+    """Generated stories of these tasks, this many questions each; another part has other stories, without end.
+
+    Twenty tasks of 10,000 questions take some ten seconds.
+    """
+    return join([encode(generated(task, split, questions, seed, part), task) for task in tasks])
+
+
+def loaded_table(source: Source, tasks: Iterable[int], split: str) -> Table:
+    """The stories of these tasks in the released files."""
+    return join([encode(source.stories(task, split), task) for task in tasks])
 
 
 def buckets_of(lengths: np.ndarray, buckets: Sequence[int] = BUCKETS) -> np.ndarray:

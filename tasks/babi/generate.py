@@ -25,6 +25,7 @@ from tasks.options import MAX_SEED
 
 OVERLAPPING = frozenset({4, 17})
 SHARES = ("train",) * 8 + ("valid", "test")  # of ten stories
+PART = 2**32  # story numbers of a part
 QUESTIONS, SEEDS = Integer(1, 10**7), Integer(0, MAX_SEED)
 LAYOUTS = ("en-10k", "en-valid-10k")
 
@@ -39,18 +40,18 @@ def home(story: Story) -> str:
     return SHARES[zlib.crc32("\n".join(story.statements()).encode()) % len(SHARES)]
 
 
-def endless(task: int, split: str, seed: int) -> Iterator[Story]:
-    """All stories of a task's split, in order."""
+def endless(task: int, split: str, seed: int, part: int = 0) -> Iterator[Story]:
+    """All stories of a task's split, in order. Each part begins elsewhere: unlimited data, a set at a time."""
     make, stream = MAKE[task], stream_of(task, split)
-    for index in itertools.count():
+    for index in itertools.count(part * PART):
         story = make(Draws(seed, stream, index))
         if task in OVERLAPPING or home(story) == split:
             yield story
 
 
-def generated(task: int, split: str, questions: int, seed: int) -> list[Story]:
+def generated(task: int, split: str, questions: int, seed: int, part: int = 0) -> list[Story]:
     """The first stories of a split with exactly this many questions; the last one is cut where they are reached."""
-    return list(first_questions(endless(task, split, seed), questions))
+    return list(first_questions(endless(task, split, seed, part), questions))
 
 
 def parse_tasks(words: str, flag: str = "--task") -> tuple[int, ...]:

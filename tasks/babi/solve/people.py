@@ -97,6 +97,7 @@ def where_was_thing(statements: Sequence[Words], question: Words) -> str | None:
 def who_gave_what(statements: Sequence[Words], question: Words) -> str | None:
     """Task 5: by the latest give that fits what the question names."""
     giver = thing = to = None
+    received = question[1] == "received"
     if question[0] == "what":  # what did A give to B
         giver, to = question[2], question[5]
     elif question[1] == "did":  # who did A give the O to
@@ -105,9 +106,9 @@ def who_gave_what(statements: Sequence[Words], question: Words) -> str | None:
         thing = question[3]
         to = question[5] if len(question) > 4 else None
     for words in reversed(statements):
-        kind, persons, what = event(words)
-        if kind == "give" and giver in (None, persons[0]) and thing in (None, what[0]) and to in (None, what[1]):
-            return what[0] if thing is None else what[1] if giver or question[1] == "received" else persons[0]
+        kind, (by, *_), (what, *whom) = event(words)
+        if kind == "give" and giver in (None, by) and thing in (None, what) and to in (None, whom[0]):
+            return what if thing is None else whom[0] if giver or received else by
     return None
 
 

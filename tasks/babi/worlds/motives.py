@@ -21,8 +21,8 @@ def motivations(draws: Draws) -> Story:
     nobody can do anything more.
     """
     told = Telling()
-    state = {person: draws.choice(STATES) for person in PEOPLE}
-    done = dict.fromkeys(PEOPLE, 0)
+    state: dict[str, str] = {person: draws.choice(STATES) for person in PEOPLE}
+    done: dict[str, int] = dict.fromkeys(PEOPLE, 0)
     told_at: dict[str, int] = {}
     taken: set[str] = set()
     while able := [p for p in PEOPLE if done[p] < 2 or (done[p] == 2 and state[p] not in taken)]:
