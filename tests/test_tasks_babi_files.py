@@ -121,6 +121,14 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, kept: float):
         files.open_source(tmp_path / "babi.tar.gz")
 
 
+@pytest.mark.parametrize("size", [15_000, 500])
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch, size: int):
+    (tmp_path / "babi.tar.gz").write_bytes(pack([("big", bytes(20_000)), ("more", bytes(20_000))]))
+    monkeypatch.setattr(files, "MAX_UNPACKED", size)
+    with pytest.raises(Refused, match=f"unpacks to more than {size} bytes"):
+        files.open_source(tmp_path / "babi.tar.gz")
+
+
 ESCAPES = [
     ("../outside.txt", b"x"),
     (f"{ROOT}/en-10k/../../../outside.txt", b"x"),

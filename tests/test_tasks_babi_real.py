@@ -12,7 +12,7 @@ import pytest
 
 from tasks.babi import compare, solve, text, vocabulary
 from tasks.babi.files import Source, open_source
-from tasks.babi.generate import generated
+from tasks.babi.generate import generated, write_files
 from tasks.babi.stories import TASKS, Story
 
 PLACE = Path(os.environ.get("PONDERNET_BABI") or Path(__file__).resolve().parents[2] / "shared" / "data" / "babi")
@@ -90,6 +90,18 @@ def test_the_statistics_accept_equal_draws_and_reject_a_shift():
     )
     assert compare.two_sample(first, second).p > 1e-3
     assert compare.two_sample(first, shifted(second)).p < 1e-6
+
+
+def test_the_command_tells_like_from_unlike(tmp_path: Path, capsys):
+    write_files(tmp_path / "like", (1, 12), "en-10k", 2000, 5)
+    flags = ["--task", "1,12", "--questions", "2000", "--data-dir"]
+    assert compare.main([*flags, str(tmp_path / "like")]) == 0
+    assert "task 12, 360 stories, 1800 of 1800 answered by the rules: templates" in capsys.readouterr().out
+    for file in (tmp_path / "like").iterdir():
+        file.write_bytes(file.read_bytes().replace(b"travelled", b"journeyed"))
+    assert compare.main([*flags, str(tmp_path / "like")]) == 1
+    assert compare.main([*flags, str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err.startswith("there is no folder or archive")
 
 
 def test_pearson_where_every_story_has_one_observation():

@@ -24,6 +24,7 @@ LAYOUTS = ("en-valid-10k", "en-10k", "en-valid", "en")  # the first that is ther
 ARCHIVE_ROOT = "tasks_1-20_v1-2"
 NAME = pattern(r"qa([1-9]|1[0-9]|20)(?:_([a-z-]+))?_(train|valid|test)\.txt")
 MAX_BYTES = 64 * 2**20  # of a file; the largest released one has 5 MB
+MAX_UNPACKED = 4 * 2**30  # of an archive
 
 Read = Callable[[], bytes]
 
@@ -142,6 +143,8 @@ def members(path: Path) -> list[tuple[str, bytes]]:
             for member in archive:
                 name = member.name.removeprefix("./")
                 check_inside(path, member)
+                if member.offset_data + member.size > MAX_UNPACKED:
+                    raise Refused(f"{path} unpacks to more than {MAX_UNPACKED} bytes: not an archive of the bAbI tasks")
                 if member.isfile() and NAME.fullmatch(name.rpartition("/")[2]):
                     if member.size > MAX_BYTES:
                         raise Refused(f"{path}: {name} is larger than {MAX_BYTES} bytes")
@@ -152,7 +155,8 @@ def members(path: Path) -> list[tuple[str, bytes]]:
                         raise EOFError("short member")
                     found.append((name, data))
             while stream.read(2**20):  # to the end, where the checksum of the whole stands
-                pass
+                if stream.tell() > MAX_UNPACKED:
+                    raise Refused(f"{path} unpacks to more than {MAX_UNPACKED} bytes: not an archive of the bAbI tasks")
     except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, UnicodeError) as error:
         raise Refused(f"{path} is not a whole .tar.gz archive ({type(error).__name__})") from None
     return found

@@ -134,7 +134,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         **SMALL,
         "batch_size": 64,
         "renew": 3000,
-        "updates": 150_000,
+        "updates": 100_000,
         "decay": "linear",
         "warmup": 500,
         "eval_every": 1000,
