@@ -48,3 +48,18 @@ def check_methods(backend: str, folder: Path) -> None:
     done = inside("--evaluate", "ponder", "--max-steps", "12", "--draws", "3", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "N = 12" in done.stdout
+
+
+def check_babi(backend: str, folder: Path) -> None:
+    """The bAbI command trains on generated stories, ends in table and figures, and its checkpoint is evaluated."""
+    small = ["--preset", "smoke", "--tasks", "1", "--updates", "20", "--log-every", "10", "--eval-every", "20"]
+    done = parity(*small, "--backend", backend, "--out", "run", cwd=folder, module="tasks.babi")
+    assert done.returncode == 0, done.stderr
+    assert "of 1 tasks solved, average error" in done.stdout
+    assert {path.name for path in (folder / "run" / "figures").iterdir()} >= {"tasks.png", "halting-by-task.png"}
+    kept = records(folder / "run")
+    assert kept[-1]["split"] == "test" and kept[-1]["loss"] < kept[0]["loss"]
+    again = parity("--evaluate", "run", "--split", "valid", cwd=folder, module="tasks.babi")
+    assert again.returncode == 0, again.stderr
+    last = [record for record in kept if record.get("split") == "valid"][-1]
+    assert f"error {100 * (1 - last['levels'][0][2]):.2f} %" in again.stdout

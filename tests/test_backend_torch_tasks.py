@@ -1,4 +1,4 @@
-"""The parity task on the torch backend, on its real command line."""
+"""The tasks on the torch backend, on their real command lines."""
 
 import os
 from pathlib import Path
@@ -23,3 +23,7 @@ def test_resume_is_exact(tmp_path: Path):
 def test_every_method_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))  # the command sets it for its own process
     checks.check_methods("torch", tmp_path)
+
+
+def test_babi_runs(tmp_path: Path):
+    checks.check_babi("torch", tmp_path)

@@ -1,0 +1,106 @@
+"""The bAbI experiment's batches: the Transformer's layout, fixed shapes, every question judged once; its settings."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ponder_ref.buckets import check_inputs
+from tasks.babi.encode import Inputs, gather
+from tasks.babi.report import lines, verdict
+from tasks.babi.stories import TASK_NAMES
+from tasks.babi.task import Babi, BabiConfig, words
+from tasks.config import from_json, make, to_json
+from tasks.errors import Refused
+
+
+def task(**settings) -> Babi:
+    given = {"tasks": "1,2,15", "questions": 40, "held_out": 12, "batch_size": 16, "max_steps": 3, **settings}
+    return Babi(BabiConfig(**given))
+
+
+def test_the_question_comes_last_and_padding_first():
+    sentences = np.array([[[1, 2], [3, 0], [0, 0]], [[4, 0], [0, 0], [0, 0]]], np.uint8)
+    made = words(Inputs(sentences, np.array([2, 1], np.int32), np.array([[7, 8], [9, 0]], np.uint8)))
+    assert made.tolist() == [[[0, 0], [1, 2], [3, 0], [7, 8]], [[0, 0], [0, 0], [4, 0], [9, 0]]]
+
+
+def test_batches_have_fixed_shapes_and_depend_on_their_number_alone():
+    made, again = task(renew=3), task(renew=3)
+    whole = made.batches("train", range(2, 6))  # two sets of stories
+    for name, array in whole.inputs.items():
+        for k in range(4):
+            assert np.array_equal(again.batches("train", [2 + k]).inputs[name][0], array[k])
+    assert whole.targets.shape == whole.weights.shape == whole.example_ids.shape == (4, 16)
+    assert np.allclose(whole.weights.sum(1), 1)
+    check_inputs(made.model(), {name: array[0] for name, array in whole.inputs.items()}, 3)
+    assert not np.array_equal(made.pool("train", 0).table.sentences, made.pool("train", 1).table.sentences)
+
+
+def test_a_batch_holds_the_stories_that_its_ids_name():
+    made = task(dropout=0.0)
+    batch = made.batches("train", [4])
+    table, row = made.pool("train").table, 0
+    for name in batch.inputs:
+        size = int(name.removeprefix("words.")) - 1
+        for story in batch.inputs[name][0]:
+            number = batch.example_ids[0, row : row + 1]
+            assert np.array_equal(words(gather(table, number, size))[0], story)
+            assert batch.targets[0, row] == table.answers[number[0]]
+            row += 1
+    assert row == 16
+
+
+def test_every_question_is_judged_once():
+    made = task()
+    batches = list(made.evaluation("valid", 10**5))
+    ids = np.concatenate([batch.ids[: batch.count] for batch in batches])
+    levels = np.concatenate([batch.levels[: batch.count] for batch in batches])
+    assert sorted(ids.tolist()) == list(range(36))
+    assert np.bincount(levels)[[1, 2, 15]].tolist() == [12, 12, 12]
+    few = list(made.evaluation("valid", 15))
+    assert np.bincount(np.concatenate([batch.levels[: batch.count] for batch in few]))[[1, 2, 15]].tolist() == [5, 5, 5]
+
+
+def test_long_stories_keep_their_end():
+    made, whole = task(sentences=3), task()
+    cut, full = made.pool("train").table, whole.pool("train").table
+    assert (cut.stops - cut.starts).max() == 3
+    assert np.array_equal(cut.stops, full.stops)
+    assert (cut.starts == np.maximum(full.starts, full.stops - 3)).all()
+
+
+def test_the_paper_preset_has_the_papers_numbers():
+    made = make(BabiConfig, Babi.PRESETS["paper"], {})
+    wanted = {"embedding": 128, "attention": 512, "heads": 8, "transition": 128, "dropout": 0.1, "max_steps": 10}
+    wanted |= {"batch_size": 128, "beta": 0.01, "optimiser": "adam", "learning_rate": 3e-4, "updates": 2_000_000}
+    assert {name: getattr(made, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"tasks": "0"}, "--tasks must lie"), ({"tasks": "x"}, "--tasks takes"), ({"attention": 12}, "--attention must")],
+    ids=str,
+)
+def test_wrong_settings_are_refused(settings: dict, words: str):
+    with pytest.raises(Refused, match=words):
+        task(**settings)
+
+
+def test_a_batch_too_small_for_the_buckets_is_refused():
+    with pytest.raises(Refused, match="--batch-size"):
+        task(batch_size=1).batches("train", [0])
+
+
+def test_configs_survive_json():
+    for name, preset in Babi.PRESETS.items():
+        config = make(BabiConfig, preset, {})
+        assert from_json(BabiConfig, to_json(config), name) == config
+        assert dataclasses.asdict(config) == dataclasses.asdict(from_json(BabiConfig, to_json(config), name))
+
+
+def test_the_table_counts_solved_tasks():
+    record = {"levels": [[1, 10, 1.0, 2.0], [2, 10, 0.96, 3.0], [3, 10, 0.9, 4.0]], "expected_steps": 3.0}
+    assert verdict(record) == "2 of 3 tasks solved, average error 4.67 %, mean steps 3.00"
+    rows = lines(record, TASK_NAMES)
+    assert [row.split()[-2] for row in rows[1:-1]] == ["yes", "yes", "no"]
