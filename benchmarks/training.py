@@ -79,11 +79,11 @@ def torch_gru() -> Run:
     cell, heads = torch.nn.GRUCell(BITS, HIDDEN), torch.nn.Linear(HIDDEN, 2)
 
     def step(gates, h):
-        r_x, u_x, n_x = gates
-        r_h, u_h, n_h = functional.linear(h, cell.weight_hh, cell.bias_hh).chunk(3, -1)
-        reset, update = torch.sigmoid(r_x + r_h), torch.sigmoid(u_x + u_h)
-        new = torch.tanh(n_x + reset * n_h)
-        return torch.lerp(new, h, update)
+        both_x, n_x = gates
+        both_h, n_h = functional.linear(h, cell.weight_hh, cell.bias_hh).split([2 * HIDDEN, HIDDEN], -1)
+        reset, update = torch.sigmoid(both_x + both_h).chunk(2, -1)
+        new = torch.tanh(torch.addcmul(n_x, reset, n_h))
+        return torch.addcmul(new, update, h - new)
 
     def readout(h):
         y_hat, z = heads(h).unbind(-1)
@@ -97,7 +97,7 @@ def torch_gru() -> Run:
     def run() -> float:
         loss = torch.zeros(())
         for k in range(CHUNK):
-            gates = functional.linear(x[k], cell.weight_ih, cell.bias_ih).chunk(3, -1)
+            gates = functional.linear(x[k], cell.weight_ih, cell.bias_ih).split([2 * HIDDEN, HIDDEN], -1)
             out = backend.ponder(step, gates, x.new_zeros(BATCH, HIDDEN), max_steps=STEPS, readout=readout)
             loss = backend.pondering_loss(out, y[k], backend.binary_cross_entropy, log_prior=prior, beta=0.01).loss
             optimizer.zero_grad()
@@ -198,7 +198,7 @@ def jax_products() -> Run:
             back = jax.lax.fori_loop(0, STEPS - 1, lambda _, a: a @ w_h.T, start)
             moved = wide + total
             parts = ((x + total) @ w_x, forth, back, moved.T @ wide, (x + total).T @ h)
-            parts += (moved @ thin, (small + total) @ thin.T, moved.T @ small)
+            parts += (moved @ thin, (small + total) @ thin.T, small.T @ moved)
             return sum(part[0, 0] for part in parts) * 1e-30, None
 
         return jax.lax.scan(update, total, None, length=CHUNK)[0]

@@ -104,7 +104,8 @@ def _all_steps_back(w_h, weights, states, g):
     _, d = jax.lax.scan(body, start, (g, states), reverse=True, unroll=min(UNROLL, steps))
     # The weights' gradient as one large product; h₀ is 0 and has no share.
     d_w_h = states[:-1].reshape(-1, hidden).T @ d[1:].reshape(-1, hidden)
-    return d_w_h, states.reshape(-1, hidden).T @ g.reshape(-1, g.shape[-1]), d.sum(0)
+    d_weights = (g.reshape(-1, g.shape[-1]).T @ states.reshape(-1, hidden)).T  # thin products are faster this way round
+    return d_w_h, d_weights, d.sum(0)
 
 
 def _some_steps_back(w_h, weights, states, g, count):
@@ -114,7 +115,7 @@ def _some_steps_back(w_h, weights, states, g, count):
         before = jax.lax.dynamic_index_in_dim(states, jnp.maximum(n - 1, 0), 0, keepdims=False)
         d = (g_n @ weights.T + back) * (1 - h * h)
         d_w_h = d_w_h + jnp.where(n > 0, before, 0.0).T @ d
-        return n - 1, d @ w_h.T, d_w_h, d_weights + h.T @ g_n, d_projected + d
+        return n - 1, d @ w_h.T, d_w_h, d_weights + (g_n.T @ h).T, d_projected + d
 
     nothing = jnp.zeros_like(states[0])
     carry = (count - 1, nothing, jnp.zeros_like(w_h), jnp.zeros_like(weights), nothing)

@@ -39,7 +39,9 @@ def weighted_mean(values: torch.Tensor, weights: torch.Tensor | None = None) -> 
     checks.check_floating("values", values)
     checks.check_batch("values", tuple(values.shape))
     checks.check_weights(weights, tuple(values.shape))
-    weights = torch.ones_like(values) if weights is None else weights
+    if weights is None:
+        (values,) = as_float(values)
+        return values.sum() / values.numel()
     values, weights = as_float(values, weights)
     return (weights * torch.where(weights == 0, 0.0, values)).sum() / weights.sum()
 
@@ -66,10 +68,13 @@ def ponder_loss(
     checks.check_like("step_losses", step_losses, log_p)
     checks.check_scalar("beta", beta, "[0, inf)")
     checks.check_weights(weights, tuple(log_p.shape[1:]))
-    live = torch.ones_like(log_p[0], dtype=torch.bool) if weights is None else weights != 0
-    # Selected before, so that no NaN of a dead row enters a gradient, and after, so that its values are 0.
-    log_p, step_losses = torch.where(live, log_p, 0.0), torch.where(live, step_losses, 0.0)
-    rec = torch.where(live, expected_loss(log_p, step_losses), 0.0)
-    reg = torch.where(live, kl_divergence(log_p, log_prior), 0.0)
+    if weights is None:
+        rec, reg = expected_loss(log_p, step_losses), kl_divergence(log_p, log_prior)
+    else:
+        # Selected before, so that no NaN of a dead row enters a gradient, and after, so that its values are 0.
+        live = weights != 0
+        log_p, step_losses = torch.where(live, log_p, 0.0), torch.where(live, step_losses, 0.0)
+        rec = torch.where(live, expected_loss(log_p, step_losses), 0.0)
+        reg = torch.where(live, kl_divergence(log_p, log_prior), 0.0)
     loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
     return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, rec, reg)

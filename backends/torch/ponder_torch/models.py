@@ -9,7 +9,7 @@ from ponder_ref import checks
 from ponder_ref.interface import Pondered
 from ponder_ref.settings import AnyModel, Transformer
 from ponder_torch.pondering import leaving_rule, pondered
-from ponder_torch.rnn import rnn_unroll
+from ponder_torch.rnn import Memory, rnn_unroll
 from ponder_torch.transformer import transformer_unroll
 from ponder_torch.ut_act import ut_act_unroll
 
@@ -49,10 +49,12 @@ def run_model(
     epsilon: float | None = None,
     remainder: str = "last",
     act_epsilon: float = 0.01,
+    memory: Memory | None = None,
 ) -> Pondered:
     """The model pondering over a batch, as `ponder` runs it but faster; its state has no gradient.
 
-    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer.
+    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer. With `memory` the RNN's state and
+    what its gradient needs are there until the next call with the same memory.
     """
     methods = checks.METHODS if model.kind == "rnn" else checks.TRAINED_METHODS
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods)
@@ -63,6 +65,6 @@ def run_model(
     if isinstance(model, Transformer):
         y_hat, z, state, lengths = transformer_unroll(model, params, inputs, steps, rule)
     else:
-        y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
+        y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule, memory)
         y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat
     return pondered(y_hat, z, lengths, state, method, remainder, cut=rule is not None)

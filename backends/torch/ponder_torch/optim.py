@@ -30,11 +30,13 @@ def adam_update(
     """
     reference.check_update(step, learning_rate, param=param, grad=grad, m=m, v=v)
     reference.check_adam(beta1, beta2, eps, weight_decay)
-    m = beta1 * m + (1 - beta1) * grad
-    v = beta2 * v + (1 - beta2) * grad * grad
-    m_hat = m / _bias_correction(beta1, step, param)
+    m = torch.add(beta1 * m, grad, alpha=1 - beta1)
+    v = torch.addcmul(beta2 * v, grad, grad, value=1 - beta2)
     v_hat = v / _bias_correction(beta2, step, param)
-    return AdamState(param - learning_rate * (m_hat / (torch.sqrt(v_hat) + eps) + weight_decay * param), m, v)
+    change = m / _bias_correction(beta1, step, param) / (torch.sqrt(v_hat) + eps)
+    if weight_decay:
+        change = change + weight_decay * param
+    return AdamState(param - learning_rate * change, m, v)
 
 
 def orthogonalize(matrix: torch.Tensor, *, ns_steps: int = 5) -> torch.Tensor:
@@ -73,7 +75,8 @@ def muon_update(
 
 def global_norm(grads: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """√Σ‖g‖² over all gradients of a mapping (O4)."""
-    return torch.stack([(grad * grad).sum() for grad in as_float(*grads.values())]).sum().sqrt()
+    flat = torch.cat([grad.flatten() for grad in as_float(*grads.values())])
+    return (flat * flat).sum().sqrt()
 
 
 def clip_by_global_norm(grads: Mapping[str, torch.Tensor], *, max_norm: float) -> Clipped:

@@ -1,7 +1,7 @@
 """The parity RNN unrolled at the speed of its matrix products: M8 with a gradient written by hand.
 
 The same numbers as `ponder` with `rnn_transition` and `rnn_readout`, to rounding. Autograd would keep a dozen
-nodes a step; here a step is one product and one tanh each way, in memory that is taken once.
+nodes a step; here a step is one product and a few operations in place each way, in memory that may be kept.
 """
 
 from collections.abc import Mapping
@@ -12,55 +12,84 @@ import torch
 from ponder_ref.interface import LeavingRule
 
 
+class Memory:
+    """Buffers for states and their gradients, kept from update to update: a system gives new pages slowly.
+
+    What an unroll left in them is written over by the next.
+    """
+
+    def __init__(self):
+        self.kept: dict[str, torch.Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+        """An uninitialised tensor of the shape, dtype and device; the one taken before under that name, if it fits."""
+        held = self.kept.get(name)
+        if held is None or held.shape != shape or held.dtype != like.dtype or held.device != like.device:
+            held = self.kept[name] = like.new_empty(shape)
+        return held
+
+
 def rnn_unroll(
-    params: Mapping[str, torch.Tensor], projected: torch.Tensor, max_steps: int, rule: LeavingRule | None
+    params: Mapping[str, torch.Tensor],
+    projected: torch.Tensor,
+    max_steps: int,
+    rule: LeavingRule | None,
+    memory: Memory | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, last states (no gradient) and Nᵢ, of `[batch, hidden]`.
 
     N is the number of steps that were run: fewer than max_steps if a rule has let all examples go.
     """
+    memory = memory or Memory()
     weights = torch.cat([params["output.w"].T, params["halt.w"].T])  # `[out, in]`, by which thin products are faster
     bias = torch.cat([params["output.b"], params["halt.b"]])
-    states, lengths = _Unroll.apply(projected, params["rnn.w_h"], weights[-1], bias[-1], max_steps, rule)
-    both = torch.nn.functional.linear(states.flatten(0, 1), weights, bias).unflatten(0, states.shape[:2])
-    last = states.detach()[lengths - 1, torch.arange(len(projected), device=projected.device)]
+    both, states, lengths = _Unroll.apply(projected, params["rnn.w_h"], weights, bias, max_steps, rule, memory)
+    last = states[-1] if rule is None else states[lengths - 1, torch.arange(len(projected), device=projected.device)]
     return both[..., :-1], both[..., -1], last, lengths
 
 
+def _tanh_(doubled: torch.Tensor) -> torch.Tensor:
+    """tanh(x) = 2σ(2x) − 1 of 2x, in place, rounded as numbers near 1 are; torch's own tanh takes thrice the time."""
+    return doubled.sigmoid_().mul_(2).sub_(1)
+
+
 class _Unroll(torch.autograd.Function):
-    """hₙ = tanh(p + hₙ₋₁·W_h) for n = 1.., `[N, batch, hidden]`, and Nᵢ."""
+    """hₙ = tanh(p + hₙ₋₁·W_h) for n = 1..; heads `[N, batch, outputs + 1]`, states `[N, batch, hidden]` and Nᵢ."""
 
     @staticmethod
-    def forward(ctx, projected, w_h, halt_w, halt_b, max_steps: int, rule: LeavingRule | None):
-        states = projected.new_empty(max_steps + 1, *projected.shape)
-        states[0] = 0
-        total = torch.zeros_like(projected[:, 0])
-        lengths = torch.zeros(len(projected), dtype=torch.int64, device=projected.device)
+    def forward(ctx, projected, w_h, weights, bias, max_steps: int, rule: LeavingRule | None, memory: Memory):
+        states = memory.take("states", (max_steps, *projected.shape), projected)
+        rows, doubled, twice_w_h = states.unbind(), 2 * projected, 2 * w_h
+        total, lengths = projected.new_zeros(len(projected)), torch.zeros_like(projected[:, 0], dtype=torch.int64)
         count = max_steps
-        for n in range(1, max_steps + 1):
-            torch.addmm(projected, states[n - 1], w_h, out=states[n]).tanh_()
+        for n, h in enumerate(rows, 1):
+            _tanh_(h.copy_(doubled) if n == 1 else torch.addmm(doubled, rows[n - 2], twice_w_h, out=h))
             if rule is None:
                 continue
-            total = total + rule.add(torch.addmv(halt_b, states[n], halt_w))
+            total = total + rule.add(torch.addmv(bias[-1], h, weights[-1]))
             if n >= rule.min_steps:
                 lengths = torch.where((lengths == 0) & rule.enough(total), n, lengths)
                 if n < max_steps and bool((lengths > 0).all()):
                     count = n
                     break
         lengths = torch.where(lengths > 0, lengths, max_steps)
-        ctx.save_for_backward(states[: count + 1], w_h)
-        ctx.mark_non_differentiable(lengths)
-        return states[1 : count + 1], lengths
+        states = states[:count].detach()
+        ctx.save_for_backward(states, w_h, weights)
+        ctx.mark_non_differentiable(states, lengths)
+        ctx.memory = memory
+        return torch.nn.functional.linear(states, weights, bias), states, lengths
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
-        """dₙ = (gₙ + dₙ₊₁·W_hᵀ)·(1 − hₙ²); the weights' gradient is one large product, in which h₀ = 0 has no share."""
-        states, w_h = ctx.saved_tensors
-        g, hidden = cotangents[0], states.shape[-1]
-        slope = torch.addcmul(states.new_ones(()), states[1:], states[1:], value=-1)
-        d = torch.empty_like(slope)
-        torch.mul(g[-1], slope[-1], out=d[-1])
-        for n in range(len(d) - 2, -1, -1):
-            torch.addmm(g[n], d[n + 1], w_h.T, out=d[n]).mul_(slope[n])
-        d_w_h = states[1:-1].reshape(-1, hidden).T @ d[1:].reshape(-1, hidden)
-        return d.sum(0), d_w_h, None, None, None, None
+        """dₙ = (gₙ·V + dₙ₊₁·W_hᵀ)·(1 − hₙ²); a weight's gradient is one large product, in which h₀ = 0 has no share."""
+        states, w_h, weights = ctx.saved_tensors
+        g, hidden, last = cotangents[0].flatten(0, 1), states.shape[-1], len(states) - 1
+        d = ctx.memory.take("gradients", states.shape, states)
+        torch.mm(g, weights, out=d.view(-1, hidden))
+        one, slope, rows, back = states.new_ones(()), torch.empty_like(states[0]), d.unbind(), w_h.T
+        for n in range(last, -1, -1):
+            if n < last:
+                rows[n].addmm_(rows[n + 1], back)
+            rows[n].mul_(torch.addcmul(one, states[n], states[n], value=-1, out=slope))
+        d_w_h = states[:-1].reshape(-1, hidden).T @ d[1:].reshape(-1, hidden)
+        return d.sum(0), d_w_h, g.T @ states.reshape(-1, hidden), g.sum(0), None, None, None

@@ -1,12 +1,13 @@
 """Training of canonical models: many updates a call, NumPy in and out, the same on every backend."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from ponder_ref.interface import Batch, Pondered
+from ponder_ref.interface import AdamState, Batch, MuonState, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
 from ponder_ref.settings import AnyModel, Method, Optimiser
 from ponder_ref.training import flatten_state, learning_rates, split_state
@@ -19,6 +20,7 @@ from ponder_torch.models import run_model
 from ponder_torch.optim import adam_update, clip_by_global_norm, global_norm, muon_update
 from ponder_torch.pondering import pondering_loss
 from ponder_torch.priors import geometric_log_prior
+from ponder_torch.rnn import Memory
 
 
 def limit_threads(threads: int) -> None:
@@ -32,6 +34,14 @@ class TrainState(NamedTuple):
     params: dict[str, torch.Tensor]
     m: dict[str, torch.Tensor]
     v: dict[str, torch.Tensor]
+    update: int
+
+
+class _Packed(NamedTuple):
+    """A state between the updates of a chunk: Adam works entry by entry, so all its tensors are one vector."""
+
+    adam: AdamState
+    muon: dict[str, MuonState]
     update: int
 
 
@@ -73,6 +83,8 @@ class Trainer:
             limit_threads(threads)
         self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, getattr(torch, dtype)
         self.by_muon = matrices(model) if optimiser.name == "muon" else ()
+        self.by_adam = {name: shape for name, shape in parameter_shapes(model).items() if name not in self.by_muon}
+        self._memory = Memory()
         self.log_prior = geometric_log_prior(method.lambda_p, method.max_steps, dtype=dtype)
 
     def init(self, params: Mapping[str, np.ndarray]) -> TrainState:
@@ -98,12 +110,14 @@ class Trainer:
         """K updates, one for each entry of the chunk's first axis; metrics `[K]` by name."""
         rates = learning_rates(self.optimiser, state.update + 1, len(chunk.targets))
         data = (self._cast(chunk.inputs), self._cast(chunk.targets), self._cast(chunk.weights))
-        history = []
+        packed, history = self._pack(state), []
         for k in range(len(chunk.targets)):
             batch = map_tree(lambda x, k=k: x[k], data)
-            state, metrics = self._update(state, *batch, rates={name: float(rate[k]) for name, rate in rates.items()})
+            packed, metrics = self._update(packed, *batch, rates={name: float(rate[k]) for name, rate in rates.items()})
             history.append(metrics)
-        return state, {name: torch.stack([metrics[name] for metrics in history]).numpy() for name in history[0]}
+        return self._unpack(packed), {
+            name: torch.stack([metrics[name] for metrics in history]).numpy() for name in history[0]
+        }
 
     @torch.inference_mode()
     def unroll(self, state: TrainState, inputs: Any, *, max_steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +136,7 @@ class Trainer:
         return map_tree(leaf, tree)
 
     def _loss(self, params, inputs, targets, weights):
-        out = run_model(self.model, params, inputs, **self.method.pondering())
+        out = run_model(self.model, params, inputs, **self.method.pondering(), memory=self._memory)
         criterion = binary_cross_entropy if self.model.output == "binary" else cross_entropy
         prior = self.log_prior if self.method.name == "ponder" else None
         prices = {"beta": self.method.beta, "tau": self.method.tau}
@@ -130,9 +144,29 @@ class Trainer:
         measured = measure(self.model.output, out, targets, weights)
         return parts.loss, {"loss": parts.loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
 
-    def _update(self, state: TrainState, inputs, targets, weights, *, rates: dict[str, float]):
+    def _pack(self, state: TrainState) -> _Packed:
+        vectors = (torch.cat([part[name].flatten() for name in self.by_adam]) for part in state[:3])
+        muon = {name: MuonState(state.params[name], state.m[name]) for name in self.by_muon}
+        return _Packed(AdamState(*vectors), muon, state.update)
+
+    def _unpack(self, packed: _Packed) -> TrainState:
+        params, m, v = (self._split(vector) for vector in packed.adam)
+        params |= {name: state.param for name, state in packed.muon.items()}
+        m |= {name: state.m for name, state in packed.muon.items()}
+        ordered = parameter_shapes(self.model)
+        return TrainState(
+            {name: params[name] for name in ordered}, {name: m[name] for name in ordered}, v, packed.update
+        )
+
+    def _split(self, vector: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Adam's tensors by name, as views."""
+        parts = vector.split([math.prod(shape) for shape in self.by_adam.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.by_adam.items(), parts, strict=True)}
+
+    def _update(self, packed: _Packed, inputs, targets, weights, *, rates: dict[str, float]):
         """One update: gradients, clipping, Adam or Muon for each parameter."""
-        leaves = {name: param.detach().requires_grad_() for name, param in state.params.items()}
+        params = self._split(packed.adam.param) | {name: state.param for name, state in packed.muon.items()}
+        leaves = {name: param.detach().requires_grad_() for name, param in params.items()}
         loss, metrics = self._loss(leaves, inputs, targets, weights)
         grads = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
         metrics = {name: value.detach() for name, value in metrics.items()}
@@ -141,18 +175,15 @@ class Trainer:
                 metrics["grad_norm"] = global_norm(grads)
             else:
                 grads, metrics["grad_norm"] = clip_by_global_norm(grads, max_norm=self.optimiser.clip)
-            return self._step(state, grads, rates), metrics
+            return self._step(packed, grads, rates), metrics
 
-    def _step(self, state: TrainState, grads: dict[str, torch.Tensor], rates: dict[str, float]) -> TrainState:
-        params, m, v = dict(state.params), dict(state.m), dict(state.v)
-        decay = {"step": state.update + 1, "weight_decay": self.optimiser.weight_decay}
-        for name in self.by_muon:
-            rate = rates["muon"]
-            params[name], m[name] = muon_update(params[name], grads[name], m[name], learning_rate=rate, **decay)
-        # Adam works entry by entry: all its tensors as one vector, for a tenth of the calls.
-        given = (torch.cat([part[name].flatten() for name in v]) for part in (params, grads, m, v))
-        done = adam_update(*given, learning_rate=rates["adam"], **decay)
-        sizes = [x.numel() for x in v.values()]
-        for name, *parts in zip(list(v), *(x.split(sizes) for x in done), strict=True):
-            params[name], m[name], v[name] = (x.view_as(params[name]) for x in parts)
-        return TrainState(params, m, v, state.update + 1)
+    def _step(self, packed: _Packed, grads: dict[str, torch.Tensor], rates: dict[str, float]) -> _Packed:
+        decay = {"step": packed.update + 1, "weight_decay": self.optimiser.weight_decay}
+        param, m, v = packed.adam
+        grad = torch.cat([grads[name].flatten() for name in self.by_adam])
+        adam = adam_update(param, grad, m, v, learning_rate=rates["adam"], **decay)
+        muon = {
+            name: muon_update(param, grads[name], m, learning_rate=rates["muon"], **decay)
+            for name, (param, m) in packed.muon.items()
+        }
+        return _Packed(adam, muon, packed.update + 1)
