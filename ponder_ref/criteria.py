@@ -9,9 +9,11 @@ from ponder_ref.halting import as_float, log_sigmoid
 def cross_entropy(y_hat, targets) -> np.ndarray:
     """−log softmax(ŷ) at the target class: y_hat `[..., classes]`, targets `[...]` integers."""
     checks.check_classes(y_hat, targets)
-    y_hat = as_float(y_hat)
+    y_hat, targets = as_float(y_hat), np.asarray(targets)
+    if ((targets < 0) | (targets >= y_hat.shape[-1])).any():
+        raise ValueError(f"targets must be classes in 0..{y_hat.shape[-1] - 1}, got {targets.min()}..{targets.max()}")
     y_hat = y_hat - np.real(y_hat).max(axis=-1, keepdims=True)
-    picked = np.take_along_axis(y_hat, np.asarray(targets)[..., None], axis=-1)[..., 0]
+    picked = np.take_along_axis(y_hat, targets[..., None], axis=-1)[..., 0]
     return np.log(np.exp(y_hat).sum(axis=-1)) - picked
 
 

@@ -25,6 +25,8 @@ class Model:
         check_choice("output", self.output, ("binary", "classes"))
         for name in ("inputs", "hidden", "outputs"):
             checks.check_count(name, getattr(self, name), 1)
+        if self.output == "classes" and self.outputs == 1:
+            raise ValueError('outputs must be at least 2 where output is "classes", got 1')
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Trees of arrays: nested tuples, lists, dicts and named tuples, as step networks carry them."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,12 @@ def map_tree(fn: Callable, *trees: Any) -> Any:
     if first is None:
         return None
     if isinstance(first, dict):
-        return {name: map_tree(fn, *(tree[name] for tree in trees)) for name in first}
+        parts = {name: map_tree(fn, *(tree[name] for tree in trees)) for name in first}
+        if type(first) is dict:
+            return parts
+        result = copy.copy(first)  # of its own kind: an ordered dict stays one
+        result.update(parts)
+        return result
     if isinstance(first, tuple | list):
         parts = [map_tree(fn, *parts) for parts in zip(*trees, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)

@@ -139,6 +139,26 @@ def test_encoder_and_state_trees(data):
     assert jnp.abs(grads["encoder"]["inner"]["kernel"][...]).max() > 0
 
 
+def test_the_prior_is_made_once(data, monkeypatch: pytest.MonkeyPatch):
+    from ponder_ref import priors
+
+    made, make = [], priors.geometric_log_prior
+    monkeypatch.setattr(
+        priors, "geometric_log_prior", lambda *args, **kwargs: made.append(args) or make(*args, **kwargs)
+    )
+    net = PonderNet(Step(), max_steps=4, initial_state=zeros, lambda_p=0.3456)
+    out = net(data[0])
+    losses = [net.loss(out, data[1], cross_entropy).loss for _ in range(2)]
+    traced = jax.jit(lambda out: net.loss(out, data[1], cross_entropy).loss)(out)  # a tracer must not be kept
+    assert made == [(0.3456, 4)] and losses[0] == losses[1] and abs(traced - losses[0]) < 1e-6
+
+
+def test_no_class():
+    """Never the loss of another class: a negative target does not count from the end (models.md)."""
+    loss = cross_entropy(jnp.zeros((3, 2)), jnp.array([-1, 0, 2]))
+    assert jnp.isnan(loss).tolist() == [True, False, True]
+
+
 def test_any_loss_of_one_value_an_example(data):
     net = PonderNet(Step(), max_steps=4, initial_state=zeros)
     out = net(data[0])

@@ -1,6 +1,9 @@
 """PonderNet as a torch module: what a user of it relies on, beyond what the judge asks of `ponder`."""
 
 import copy
+import dataclasses
+from collections import OrderedDict
+from typing import Any
 
 import pytest
 
@@ -122,6 +125,64 @@ def test_encoder_and_state_trees(data):
     assert out.state["seen"][0].tolist() == [4.0] * 5
     net.loss(out, torch.ones(5), binary_cross_entropy).loss.backward()
     assert encode.weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("epsilon", [None, 0.05])
+@pytest.mark.parametrize("readout", [False, True])
+def test_a_state_keeps_its_kind_and_its_numbers(epsilon: float | None, readout: bool):
+    """An ordered dict stays one, and a Python number in it is shared by the batch."""
+    torch.manual_seed(0)
+
+    def move(x, state):
+        return OrderedDict(h=torch.tanh(state["h"] + x), count=state["count"] + 1)
+
+    def read(state):
+        return state["h"], state["h"] + 2.0
+
+    def step(x, state):
+        y_hat, z = read(move(x, state))
+        return y_hat, move(x, state), z
+
+    ways = {"max_steps": 4, "epsilon": epsilon, "min_steps": 2}
+    start = OrderedDict(h=torch.zeros(3), count=0)
+    x = torch.tensor([1.0, 2.0, -1.0])
+    out = ponder_torch.ponder(move if readout else step, x, start, readout=read if readout else None, **ways)
+    assert type(out.state) is OrderedDict and out.state["count"] == len(out.halt_logits)
+
+
+@pytest.mark.parametrize("options", [{"epsilon": 0.05}, {"readout": lambda state: (state.h, state.h)}])
+def test_tensors_hidden_in_an_object_are_refused(options: dict[str, Any]):
+    """In a dataclass no tensor would be kept for an example that has halted."""
+
+    @dataclasses.dataclass
+    class Hidden:
+        h: torch.Tensor
+
+    def step(x, state):
+        new = Hidden(state.h + x)
+        return new if "readout" in options else (new.h, new, new.h)
+
+    with pytest.raises(ValueError, match=r"state must be a tree .* got a Hidden in it"):
+        ponder_torch.ponder(step, torch.ones(2), Hidden(torch.zeros(2)), max_steps=3, **options)
+
+
+def test_the_prior_is_made_once(data, monkeypatch: pytest.MonkeyPatch):
+    from ponder_ref import priors
+
+    made, make = [], priors.geometric_log_prior
+    monkeypatch.setattr(
+        priors, "geometric_log_prior", lambda *args, **kwargs: made.append(args) or make(*args, **kwargs)
+    )
+    net = PonderNet(Step(), max_steps=4, initial_state=zeros, lambda_p=0.2345)
+    losses = [net.loss(net(data[0]), data[1], cross_entropy).loss for _ in range(3)]
+    assert made == [(0.2345, 4)] and losses[0] == losses[2]
+    assert net.double().prior(4, torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
+
+
+def test_no_class():
+    for target in (-1, 3):
+        with pytest.raises(RuntimeError):
+            cross_entropy(torch.zeros(1, 3), torch.tensor([target]))
 
 
 def test_any_loss_of_one_value_an_example(data):

@@ -30,8 +30,7 @@ input shown is the first that failed, shrunk where it was drawn at random.
 Each peer is called through an adapter in `benchmarks/peers/` that rearranges axes and repairs nothing; its
 docstring names the function of the peer behind each function of the interface. Names, signatures and batch
 shapes are the adapter's, so B1 to B3 say nothing of the peer. No peer has `remainder="normalize"`, `lengths` or
-example weights. Where the judge mixes them into other checks, the adapter builds them from the peer's own
-functions, and H3, H4 and L3 count as not offered.
+example weights: H3, H4 and L3 are not offered, and other requirements are judged without them.
 """
 
 

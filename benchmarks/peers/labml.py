@@ -15,8 +15,8 @@ What runs behind each function of the interface:
   loss_reg.
 - `value_and_grad`: torch's autograd.
 
-Built by the adapter (see `shared`): `remainder="normalize"` (one step more than N, the last dropped, divided by
-the sum), `lengths`, `weights`, a prior for each example. Not offered: the peer samples with torch's global
+Built by the adapter (see `shared`): a prior for each example. Not offered: `remainder="normalize"`, `lengths` and
+`weights`, which the peer does not have; it samples with torch's global
 generator, without seeds or example ids, so there is no `draw_steps`; the expected steps are written out in its
 training script only.
 """
@@ -59,16 +59,13 @@ def _model(steps: int):
     return model
 
 
-def _halting(z: torch.Tensor, remainder: str) -> torch.Tensor:
+def _halting(z: torch.Tensor) -> torch.Tensor:
     """p `[N, B]` of logits `[N, B]` by the peer's forward pass."""
-    if remainder == "last":
-        return _model(len(z))(z.T)[0]
-    p = _model(len(z) + 1)(torch.cat([z, z[-1:]]).T)[0][:-1]
-    return p / p.sum(0)
+    return _model(len(z))(z.T)[0]
 
 
 def log_halting(halt_logits, *, remainder="last", lengths=None):
-    return shared.log_of(shared.truncated(_halting, halt_logits, remainder, lengths))
+    return shared.log_of(shared.halting(_halting, halt_logits, remainder, lengths))
 
 
 def geometric_log_prior(lambda_p, max_steps, *, remainder="normalize", dtype="float32"):

@@ -17,8 +17,8 @@ What runs behind each function of the interface:
 The loss exists only inside `forward`, so `forward` is what runs, for sequences of one token. Given to it from
 outside are p and the prior (as results of `calc_geometric`) and the step losses (as logits, with a
 cross-entropy that takes their mean, which is `F.cross_entropy`'s reduction). Built by the adapter (see
-`shared`): `remainder="normalize"` (divided by the sum), `lengths`, `weights`, a prior for each example. Not
-offered: the peer samples with torch's global generator, without seeds or example ids, so there is no
+`shared`): a prior for each example. Not offered: `remainder="normalize"`, `lengths` and `weights`, which the
+peer does not have; it samples with torch's global generator, without seeds or example ids, so there is no
 `draw_steps`.
 """
 
@@ -50,18 +50,17 @@ OFFERED = (
 NOT_OFFERED = shared.not_offered(OFFERED, "P2")
 
 
-def _halting(lambdas: torch.Tensor, remainder: str) -> torch.Tensor:
+def _halting(lambdas: torch.Tensor) -> torch.Tensor:
     """p `[N, B]` of λ `[N, B]`."""
-    p = peer.calc_geometric(lambdas.T, dim=1).T
-    return p if remainder == "last" else p / p.sum(0)
+    return peer.calc_geometric(lambdas.T, dim=1).T
 
 
 def log_halting(halt_logits, *, remainder="last", lengths=None):
-    return shared.log_of(shared.truncated(_halting, halt_logits.sigmoid(), remainder, lengths))
+    return shared.log_of(shared.halting(_halting, halt_logits.sigmoid(), remainder, lengths))
 
 
 def log_halting_from_lambdas(lambdas, *, remainder="last", lengths=None):
-    return shared.log_of(shared.truncated(_halting, lambdas, remainder, lengths))
+    return shared.log_of(shared.halting(_halting, lambdas, remainder, lengths))
 
 
 def geometric_log_prior(lambda_p, max_steps, *, remainder="normalize", dtype="float32"):

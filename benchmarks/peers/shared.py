@@ -1,10 +1,9 @@
 """What the adapters have in common: axes, autograd, and the options of the standard that no peer has.
 
-Both peers know batches of one axis, means over whole batches, and one remainder rule. The judge mixes other
-batch shapes, `remainder="normalize"`, `lengths` and `weights` into checks of requirements that a peer does
-answer for, so the adapters build those options out of the peer's own function, by calling it on parts of the
-batch. Nothing a peer computes is changed, and what is built here is not judged: H3, H4 and L3 are in
-`NOT_OFFERED`.
+Both peers know batches of one axis, means over whole batches, and one remainder rule. Other batch shapes and the
+losses of single examples are built out of the peer's own function, by calling it on parts of the batch. Nothing a
+peer computes is changed. `remainder="normalize"`, `lengths` and `weights` are not offered, and the judge does not
+ask for them.
 """
 
 from collections.abc import Callable
@@ -15,25 +14,26 @@ from ponder_ref.interface import FUNCTIONS, PonderLoss
 from ponder_torch.arrays import from_numpy, to_numpy
 
 __all__ = [
-    "BUILT_HERE",
+    "UNKNOWN",
     "flat",
     "from_numpy",
+    "halting",
     "log_of",
     "losses",
     "not_offered",
     "one_by_one",
     "probabilities",
     "to_numpy",
-    "truncated",
+    "value_and_grad",
+    "weighted_mean",
 ]
-__all__ += ["value_and_grad", "weighted_mean"]
 
-BUILT_HERE = ("H3", "H4", "L3")
+UNKNOWN = ("H3", "H4", "L3")
 
 
 def not_offered(offered: tuple[str, ...], *requirements: str) -> tuple[str, ...]:
     """NOT_OFFERED: every function that is not named, the transforms no peer speaks of, and the requirements."""
-    return (*(name for name in FUNCTIONS if name not in offered), "compiled", "vmapped", *BUILT_HERE, *requirements)
+    return (*(name for name in FUNCTIONS if name not in offered), "compiled", "vmapped", *UNKNOWN, *requirements)
 
 
 def value_and_grad(fn: Callable, *arrays: torch.Tensor, constants: tuple = ()):
@@ -61,21 +61,11 @@ def probabilities(log_p: torch.Tensor) -> torch.Tensor:
     return log_p.exp() if p is None else p
 
 
-def truncated(peer: Callable, x: torch.Tensor, remainder: str, lengths: torch.Tensor | None) -> torch.Tensor:
-    """p `[N, ...batch]` by the peer's function of `[N, B]` and the remainder rule.
-
-    Examples of length Nᵢ are run with Nᵢ steps and have zeros behind.
-    """
-    if remainder not in ("last", "normalize"):
-        raise ValueError(f"remainder must be 'last' or 'normalize', got {remainder!r}")
-    columns = flat(x)
-    if lengths is None:
-        return peer(columns, remainder).reshape(x.shape)
-    p = torch.zeros_like(columns)
-    for length in lengths.unique().tolist():
-        rows = lengths.reshape(-1) == length
-        p[:length, rows] = peer(columns[:length, rows], remainder)
-    return p.reshape(x.shape)
+def halting(peer: Callable, x: torch.Tensor, remainder: str, lengths: torch.Tensor | None) -> torch.Tensor:
+    """p `[N, ...batch]` by the peer's function of `[N, B]`, which has one rule and no lengths."""
+    if remainder != "last" or lengths is not None:
+        raise ValueError(f"remainder must be 'last' and lengths None, got {remainder!r} and {lengths!r}")
+    return peer(flat(x)).reshape(x.shape)
 
 
 def one_by_one(scalar: Callable, shape: torch.Size, *arrays: torch.Tensor) -> torch.Tensor:
@@ -84,12 +74,11 @@ def one_by_one(scalar: Callable, shape: torch.Size, *arrays: torch.Tensor) -> to
     return torch.stack([scalar(*example) for example in examples]).reshape(shape)
 
 
-def weighted_mean(values: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:
-    """The batch mean of the peers, `.mean()`; with weights, which they do not know, built here."""
-    if weights is None:
-        return values.mean()
-    weights = weights.to(values.dtype)
-    return (weights * torch.where(weights == 0, 0.0, values)).sum() / weights.sum()
+def weighted_mean(values: torch.Tensor, weights: None = None) -> torch.Tensor:
+    """The batch mean of the peers, `.mean()`; they know no weights."""
+    if weights is not None:
+        raise ValueError("weights must be None: the peer has none")
+    return values.mean()
 
 
 def losses(rec: Callable, reg: Callable, total: Callable) -> tuple[Callable, Callable, Callable]:
@@ -109,8 +98,6 @@ def losses(rec: Callable, reg: Callable, total: Callable) -> tuple[Callable, Cal
 
     def ponder_loss(log_p, step_losses, log_prior, *, beta, weights=None) -> PonderLoss:
         example_rec, example_reg = expected_loss(log_p, step_losses), kl_divergence(log_p, log_prior)
-        if weights is not None:  # the peers know no weights
-            return weighted(example_rec, example_reg, weights, beta)
         p, flat_losses = flat(probabilities(log_p)), flat(step_losses)
         loss_rec = rec(p, flat_losses)
         if log_prior.ndim > 1:  # the peers have one prior a batch
@@ -120,10 +107,3 @@ def losses(rec: Callable, reg: Callable, total: Callable) -> tuple[Callable, Cal
         return PonderLoss(loss, loss_rec, loss_reg, example_rec, example_reg)
 
     return expected_loss, kl_divergence, ponder_loss
-
-
-def weighted(example_rec: torch.Tensor, example_reg: torch.Tensor, weights: torch.Tensor, beta) -> PonderLoss:
-    """The parts of L4 with weights, built here."""
-    rec, reg = (torch.where(weights == 0, 0.0, x) for x in (example_rec, example_reg))
-    loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
-    return PonderLoss(loss_rec + beta * loss_reg, loss_rec, loss_reg, rec, reg)

@@ -3,26 +3,42 @@
 They are made from Python numbers, so the reference makes them, in float64; here they become JAX arrays.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ponder_ref import priors as reference
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _made(maker: str, *args, **kwargs) -> np.ndarray:
+    """NumPy's arrays, not JAX's, are kept: they belong to no device and no trace."""
+    return getattr(reference, maker)(*args, **kwargs)
+
+
+def _constant(maker: str, *args, **kwargs) -> jax.Array:
+    try:
+        return jnp.array(_made(maker, *args, **kwargs))
+    except TypeError:  # an argument that is no number and has no hash: let the reference complain of it
+        return jnp.array(_made.__wrapped__(maker, *args, **kwargs))
 
 
 def geometric_log_prior(
     lambda_p: float, max_steps: int, *, remainder: str = "normalize", dtype: str = "float32"
 ) -> jax.Array:
     """The geometric prior truncated at N, `[N]`: normalised (P1), or with its tail on N ("last", P2)."""
-    return jnp.asarray(reference.geometric_log_prior(lambda_p, max_steps, remainder=remainder, dtype=dtype))
+    return _constant("geometric_log_prior", lambda_p, max_steps, remainder=remainder, dtype=dtype)
 
 
 def uniform_log_prior(max_steps: int, *, dtype: str = "float32") -> jax.Array:
     """−log N for every n, `[N]` (P3)."""
-    return jnp.asarray(reference.uniform_log_prior(max_steps, dtype=dtype))
+    return _constant("uniform_log_prior", max_steps, dtype=dtype)
 
 
 def poisson_log_prior(
     rate: float, max_steps: int, *, remainder: str = "normalize", dtype: str = "float32"
 ) -> jax.Array:
     """The prior under which n − 1 is Poisson with mean `rate`, truncated at N, `[N]` (P4)."""
-    return jnp.asarray(reference.poisson_log_prior(rate, max_steps, remainder=remainder, dtype=dtype))
+    return _constant("poisson_log_prior", rate, max_steps, remainder=remainder, dtype=dtype)

@@ -8,7 +8,10 @@ from ponder_torch.arrays import as_float
 
 
 def cross_entropy(y_hat: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """−log softmax(ŷ) at the target class: y_hat `[..., classes]`, targets `[...]` integers."""
+    """−log softmax(ŷ) at the target class: y_hat `[..., classes]`, targets `[...]` integers.
+
+    A target that is no class is an error that torch raises where it can see it.
+    """
     checks.check_classes(y_hat, targets)
     (y_hat,) = as_float(y_hat)
     return -torch.log_softmax(y_hat, -1).gather(-1, targets.long()[..., None])[..., 0]

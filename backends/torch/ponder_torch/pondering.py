@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from numbers import Number
 from typing import Any
 
 import torch
@@ -28,6 +29,19 @@ def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_ste
     return None
 
 
+def _check_leaf(leaf: Any) -> Any:
+    """A part of the state that can be kept or stacked: in any other object tensors might hide."""
+    if not isinstance(leaf, (torch.Tensor, Number, str)):
+        raise ValueError(
+            f"state must be a tree (tuples, lists, dicts) of tensors and numbers, got a {type(leaf).__name__} in it"
+        )
+    return leaf
+
+
+def _stack(*leaves: Any) -> torch.Tensor:
+    return torch.stack([torch.as_tensor(_check_leaf(leaf)) for leaf in leaves])
+
+
 def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
     """The old state for examples that have halted, the new one for the others, leaf by leaf (M2)."""
 
@@ -36,7 +50,7 @@ def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
             return after  # shared by the batch
         return torch.where(expand_right(halted, after.ndim), before, after)
 
-    return map_tree(leaf, old, new)
+    return map_tree(leaf, old, map_tree(_check_leaf, new))
 
 
 def ponder(
@@ -95,7 +109,7 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
             states.append(state)
     if readout is None:
         return torch.stack(predictions), torch.stack(logits), state
-    y_hat, z = readout(map_tree(lambda *leaves: torch.stack(leaves), *states))
+    y_hat, z = readout(map_tree(_stack, *states))
     checks.check_step_result(y_hat, z)
     return y_hat, z, state
 

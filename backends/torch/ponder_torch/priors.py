@@ -4,14 +4,25 @@ They are made from Python numbers, so the reference makes them, in float64; here
 a compiler.
 """
 
+import functools
+
 import torch
 
 from ponder_ref import priors as reference
 
 
+@functools.lru_cache(maxsize=64, typed=True)
+def _made(maker: str, *args, **kwargs) -> tuple[float, ...]:
+    """Numbers, not tensors, are kept: they belong to no device, no mode and no trace."""
+    return tuple(getattr(reference, maker)(*args, **kwargs).tolist())
+
+
 @torch.compiler.assume_constant_result
 def _numbers(maker: str, args: tuple, kwargs: dict) -> tuple[float, ...]:
-    return tuple(getattr(reference, maker)(*args, **kwargs).tolist())
+    try:
+        return _made(maker, *args, **kwargs)
+    except TypeError:  # an argument that is no number and has no hash: let the reference complain of it
+        return _made.__wrapped__(maker, *args, **kwargs)
 
 
 def _constant(maker: str, *args, dtype: str, **kwargs) -> torch.Tensor:
