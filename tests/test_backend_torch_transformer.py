@@ -49,7 +49,7 @@ def test_the_gradient_is_that_of_small_differences():
     rng, chunk = np.random.default_rng(0), make_chunk(0, 1)
     params = {name: torch.tensor(x) for name, x in parameters(MODEL).items()}
     way = {name: torch.tensor(rng.normal(size=tuple(x.shape))) for name, x in params.items()}
-    for method in ("ponder-adam", "act-adam", "epsilon-muon", "ut-act-adam"):
+    for method in ("ponder-muon", "ponder-adam", "act-adam", "ut-act-adam"):
         trainer = make_trainer(train, method, "float64")
         inputs = {name: torch.from_numpy(x[0]) for name, x in chunk.inputs.items()}
         data = inputs, torch.from_numpy(chunk.targets[0]), torch.from_numpy(chunk.weights[0])

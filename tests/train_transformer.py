@@ -18,9 +18,8 @@ MODEL = Transformer(**SIZES, heads=2, steps=3, dropout=0.2)
 SHAPES = {3: 4, 9: 3}
 MAX_STEPS, CHUNK = 4, 5
 WAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "ponder-adam": ({}, "adam"),
     "ponder-muon": ({}, "muon"),
-    "epsilon-muon": ({"epsilon": 0.2, "remainder": "normalize"}, "muon"),
+    "ponder-adam": ({"epsilon": 0.2, "remainder": "normalize"}, "adam"),
     "act-adam": ({"name": "act", "act_epsilon": 0.1}, "adam"),
     "act-muon": ({"name": "act", "act_epsilon": 0.1}, "muon"),
     "ut-act-adam": ({"name": "ut-act", "act_epsilon": 0.1}, "adam"),
@@ -55,7 +54,7 @@ def make_chunk(first: int, count: int, model: Transformer = MODEL) -> Batch:
 def make_trainer(train: Any, way: str, dtype: str, model: Transformer = MODEL) -> Any:
     settings, optimiser = WAYS[way]
     method = Method(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **settings})
-    rates = {"learning_rate": 3e-3, "matrix_learning_rate": 1e-2, "clip": 1.0}
+    rates = {"learning_rate": 1e-2, "matrix_learning_rate": 1e-2, "clip": 1.0}
     return train.Trainer(model, method, Optimiser(name=optimiser, **rates), dtype=dtype, threads=1)
 
 

@@ -107,7 +107,7 @@ def check_padding(package: str) -> None:
     wider = {f"words.{x.shape[2]}": x for x in wider.values()}
     ends = []
     for inputs in (chunk.inputs, wider):
-        trainer = make_trainer(train, "ponder-adam", "float32", model)
+        trainer = make_trainer(train, "ponder-muon", "float32", model)
         state, metrics = trainer.train_steps(trainer.init(parameters(model)), chunk._replace(inputs=inputs))
         ends.append(({k: v for k, v in trainer.dump(state).items() if k[:2] == "m."}, metrics["loss"]))
     assert set(wider) == {"words.6", "words.9"}
