@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 from tasks import figures, plots
 from tasks.config import from_json
 from tasks.errors import Refused
-from tasks.parity import ParityConfig
+from tasks.parity import Parity, ParityConfig
 from tasks.progress import Lines, duration, progress
 from tasks.runs import Run
 
@@ -77,8 +77,8 @@ def test_the_figures_of_a_run_are_drawn(tmp_path: Path):
         shutil.copytree(TINY / name, tmp_path / name)
         values = json.loads((TINY / name / "config.json").read_text())["config"]
         run = Run(tmp_path / name, "parity", from_json(ParityConfig, values, name), "numpy_trainer")
-        drawn, note = plots.draw_run(run, "non-zeros")
-        assert [path.name for path in drawn] == ["learning.png", "difficulty.png", "halting.png"]
+        drawn, note = plots.draw_run(run, Parity(run.config))
+        assert [path.name for path in drawn] == ["learning.png", "halting.png", "difficulty.png"]
         assert note == ""
         assert all(is_picture(path) for path in drawn)
 
@@ -120,7 +120,7 @@ def test_missing_matplotlib_is_said_and_loses_no_run(tmp_path: Path, monkeypatch
     (sentence,) = capsys.readouterr().err.strip().splitlines()
     assert "matplotlib" in sentence and "pip install -e" in sentence
     run = Run(TINY / "act-0", "parity", ParityConfig(), "numpy_trainer")
-    assert plots.draw_run(run, "non-zeros") == ([], sentence)
+    assert plots.draw_run(run, Parity(run.config)) == ([], sentence)
 
 
 class Terminal:
