@@ -1,6 +1,7 @@
 """The reference's Transformer: padding bit for bit, dropout masks as data, buckets, refusals."""
 
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,6 @@ def test_the_paper_s_sizes():
 @pytest.mark.parametrize(
     ("field", "value"), [("heads", 7), ("dropout", 1.0), ("outputs", 1), ("layers", 0), ("kind", "rnn")]
 )
-def test_settings_that_make_no_sense_are_refused(field: str, value: object):
+def test_settings_that_make_no_sense_are_refused(field: str, value: Any):
     with pytest.raises(ValueError, match="attention" if field == "heads" else field):
         Transformer(**{field: value})

@@ -13,7 +13,15 @@ from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Method, Optimiser, Transformer
 
-SIZES = {"vocabulary": 9, "outputs": 4, "tokens": 3, "sentences": 8, "embedding": 8, "attention": 8, "transition": 12}
+SIZES: dict[str, Any] = {
+    "vocabulary": 9,
+    "outputs": 4,
+    "tokens": 3,
+    "sentences": 8,
+    "embedding": 8,
+    "attention": 8,
+    "transition": 12,
+}
 MODEL = Transformer(**SIZES, heads=2, steps=3, dropout=0.2)
 SHAPES = {3: 4, 9: 3}
 MAX_STEPS, CHUNK = 4, 5
@@ -54,7 +62,7 @@ def make_chunk(first: int, count: int, model: Transformer = MODEL) -> Batch:
 def make_trainer(train: Any, way: str, dtype: str, model: Transformer = MODEL) -> Any:
     settings, optimiser = WAYS[way]
     method = Method(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **settings})
-    rates = {"learning_rate": 1e-2, "matrix_learning_rate": 1e-2, "clip": 1.0}
+    rates: dict[str, Any] = {"learning_rate": 1e-2, "matrix_learning_rate": 1e-2, "clip": 1.0}
     return train.Trainer(model, method, Optimiser(name=optimiser, **rates), dtype=dtype, threads=1)
 
 
@@ -79,4 +87,5 @@ if __name__ == "__main__":
     from importlib import import_module
 
     backend, dtype, updates, file = sys.argv[1:]
-    np.savez(file, **states(import_module(f"ponder_{backend}.train"), dtype, int(updates)))
+    made: dict[str, Any] = states(import_module(f"ponder_{backend}.train"), dtype, int(updates))
+    np.savez(file, **made)

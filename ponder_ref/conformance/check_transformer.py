@@ -16,7 +16,14 @@ HEADS, LENGTH, TOKENS = 2, 4, 3
 
 
 def _model(layers: int) -> Transformer:
-    sizes = {"vocabulary": 5, "outputs": 3, "tokens": TOKENS, "sentences": 5, "embedding": 4, "attention": 4}
+    sizes: dict[str, Any] = {
+        "vocabulary": 5,
+        "outputs": 3,
+        "tokens": TOKENS,
+        "sentences": 5,
+        "embedding": 4,
+        "attention": 4,
+    }
     return Transformer(**sizes, heads=HEADS, transition=3, layers=layers, steps=2)
 
 
@@ -50,10 +57,11 @@ def babi_transformer(trial: Trial) -> None:
     for layers, batch, steps, masked in ((1, (4,), 1, False), (2, (2, 2), 3, True), (1, (1,), 2, True)):
         params, words = _weights(trial, layers), _stories(rng, batch)
         kept = rng.random((*batch, HEADS, LENGTH, LENGTH)) < 0.7 if masked else None
-        held = [on_backend(trial, part) for part in (params, words)]
-        got = _run(trial.subject.backend, *held, None if kept is None else on_backend(trial, kept), steps)
+        held, given = on_backend(trial, params), on_backend(trial, words)
+        mask = None if kept is None else on_backend(trial, kept)
+        got = _run(trial.subject.backend, held, given, mask, steps)
         want = _run(ponder_ref, params, words, kept, steps)
-        real = words.any(-1)[..., None]  # what stands in rows of padding is free
+        real = np.asarray(words.any(-1))[..., None]  # what stands in rows of padding is free
         got = (np.where(real, trial.subject.numpy("transformer_transition", got[0]), 0), *got[1:])
         for name, value, right in zip(("h", "y_hat", "halt_logit"), got, want, strict=True):
             what = f"the Transformer's {name} after step {steps}, batch {batch}, {layers} layers"

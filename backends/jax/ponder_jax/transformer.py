@@ -23,15 +23,15 @@ Params = Mapping[str, jax.Array]
 class Bucket(NamedTuple):
     """The examples of one length: how many, which keys are real, and which weights dropout leaves at step n, if any."""
 
-    count: int
+    size: int
     length: int
-    present: jax.Array  # [count, 1, 1, L]
-    kept: Callable[[Any], jax.Array] | None  # [count, heads, L, L]
+    present: jax.Array  # [size, 1, 1, L]
+    kept: Callable[[Any], jax.Array] | None  # [size, heads, L, L]
 
 
 def make_bucket(words: jax.Array, kept: Callable[[Any], jax.Array] | None) -> Bucket:
-    """The bucket of words `[count, L, tokens]`."""
-    return Bucket(*words.shape[:2], (words != 0).any(-1)[:, None, None, :], kept)
+    """The bucket of words `[size, L, tokens]`."""
+    return Bucket(words.shape[0], words.shape[1], (words != 0).any(-1)[:, None, None, :], kept)
 
 
 def make_buckets(inputs: Mapping[str, jax.Array]) -> list[Bucket]:
@@ -73,25 +73,25 @@ def places(params: Params, buckets: list[Bucket]) -> jax.Array:
     """The position signals of all tokens, counted back from the question, `[tokens, embedding]`."""
     table = params["embed.positions"]
     d = table.shape[-1]
-    parts = [jnp.broadcast_to(table[: b.length][::-1], (b.count, b.length, d)).reshape(-1, d) for b in buckets]
+    parts = [jnp.broadcast_to(table[: b.length][::-1], (b.size, b.length, d)).reshape(-1, d) for b in buckets]
     return jnp.concatenate(parts)
 
 
 def rows_of(buckets: list[Bucket], x: jax.Array) -> list[jax.Array]:
     """The rows of each bucket. By `split`, whose gradient is one concatenation; slices would each be padded."""
-    return list(jax.lax.split(x, [b.count * b.length for b in buckets]))
+    return list(jax.lax.split(x, [b.size * b.length for b in buckets]))
 
 
 def questions(buckets: list[Bucket], x: jax.Array) -> jax.Array:
     """The rows of the questions `[batch, ...]` of `[tokens, ...]`."""
     parts = zip(buckets, rows_of(buckets, x), strict=True)
-    return jnp.concatenate([rows.reshape(b.count, b.length, -1)[:, -1] for b, rows in parts])
+    return jnp.concatenate([rows.reshape(b.size, b.length, -1)[:, -1] for b, rows in parts])
 
 
 def attend(bucket: Bucket, q: jax.Array, k: jax.Array, v: jax.Array, n: Any, heads: int, dropped: float) -> jax.Array:
     """softmax(q·kᵀ/√e)·v of every head in a bucket, `[queries, attention]`: of all tokens, or of the questions."""
     width = q.shape[-1]
-    q, k, v = (x.reshape(bucket.count, -1, heads, width // heads) for x in (q, k, v))
+    q, k, v = (x.reshape(bucket.size, -1, heads, width // heads) for x in (q, k, v))
     scores = jnp.einsum("bqhe,bkhe->bhqk", q, k) / math.sqrt(width // heads)
     weights = jax.nn.softmax(jnp.where(bucket.present, scores, -math.inf), -1)
     if bucket.kept is not None:
@@ -109,7 +109,7 @@ def advance(
     if last:
         x = questions(buckets, x)
         kv = u @ jnp.concatenate([params["block.k"], params["block.v"]], 1)
-        q = jax.lax.split(questions(buckets, u) @ params["block.q"], [b.count for b in buckets])
+        q = jax.lax.split(questions(buckets, u) @ params["block.q"], [b.size for b in buckets])
     else:
         qkv = u @ jnp.concatenate([params["block.q"], params["block.k"], params["block.v"]], 1)
         q, kv = jax.lax.split(qkv, [width, 2 * width], 1)
@@ -145,7 +145,7 @@ def transformer_unroll(
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states (no gradient) and Nᵢ."""
     buckets, h = begin(model, params, inputs, max_steps)
-    batch, d = sum(b.count for b in buckets), model.embedding
+    batch, d = sum(b.size for b in buckets), model.embedding
     # Steps are run while an example has not had enough of them; without a rule always.
     nothing = jnp.zeros((batch, d), h.dtype)
     carry = h, jnp.zeros(batch, h.dtype), jnp.zeros(batch, jnp.int32)

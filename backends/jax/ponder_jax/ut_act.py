@@ -49,7 +49,7 @@ def ut_act_unroll(
         going_on = (present & (carry[2] == 0)).any()
         return jax.lax.cond(going_on, partial(run, last=last), lambda carry, n: (carry, nothing), carry, n)
 
-    batch = sum(b.count for b in buckets)
+    batch = sum(b.size for b in buckets)
     nothing = jnp.zeros((batch, model.embedding), h.dtype), jnp.zeros(batch, h.dtype)
     carry = h, jnp.zeros(len(h), h.dtype), jnp.zeros(len(h), jnp.int32)
     carry, (states, lam) = jax.lax.scan(body, carry, jnp.arange(1, max_steps, dtype=jnp.int32))
@@ -59,8 +59,8 @@ def ut_act_unroll(
     weights = act_weights(lam, questions(buckets, lengths[:, None])[:, 0]).weights
     state = act_output(weights, states)
     spent = jnp.where(present, lengths + 1 - before, 0.0)
-    cost = jnp.concatenate([_sums(b.count, x) / _sums(b.count, y) for b, x, y in _zip(buckets, spent, present)])
-    longest = jnp.concatenate([x.reshape(b.count, -1).max(1) for b, x, _ in _zip(buckets, lengths, present)])
+    cost = jnp.concatenate([_sums(b.size, x) / _sums(b.size, y) for b, x, y in _zip(buckets, spent, present)])
+    longest = jnp.concatenate([x.reshape(b.size, -1).max(1) for b, x, _ in _zip(buckets, lengths, present)])
     at_end = step_numbers(lam) == longest
     y_hat = jnp.broadcast_to(read(params, state)[0], (max_steps, batch, model.outputs))
     act = ActHalting(at_end.astype(h.dtype), jnp.zeros_like(longest), cost)

@@ -23,15 +23,15 @@ Params = Mapping[str, torch.Tensor]
 class Bucket(NamedTuple):
     """The examples of one length: how many, which keys are padding, which weights dropout leaves at step n, if any."""
 
-    count: int
+    size: int
     length: int
-    absent: torch.Tensor  # [count, 1, 1, L]
-    kept: Callable[[int], torch.Tensor] | None  # [count, heads, L, L]
+    absent: torch.Tensor  # [size, 1, 1, L]
+    kept: Callable[[int], torch.Tensor] | None  # [size, heads, L, L]
 
 
 def make_bucket(words: torch.Tensor, kept: Callable[[int], torch.Tensor] | None) -> Bucket:
-    """The bucket of words `[count, L, tokens]`."""
-    return Bucket(*words.shape[:2], (words == 0).all(-1)[:, None, None, :], kept)
+    """The bucket of words `[size, L, tokens]`."""
+    return Bucket(words.shape[0], words.shape[1], (words == 0).all(-1)[:, None, None, :], kept)
 
 
 def make_buckets(inputs: Mapping[str, torch.Tensor]) -> list[Bucket]:
@@ -67,19 +67,19 @@ def encode(params: Params, words: torch.Tensor) -> torch.Tensor:
 def places(params: Params, buckets: list[Bucket]) -> torch.Tensor:
     """The position signals of all tokens, counted back from the question, `[tokens, embedding]`."""
     table = params["embed.positions"]
-    parts = [table[: b.length].flip(0).expand(b.count, -1, -1).reshape(-1, table.shape[-1]) for b in buckets]
+    parts = [table[: b.length].flip(0).expand(b.size, -1, -1).reshape(-1, table.shape[-1]) for b in buckets]
     return torch.cat(parts)
 
 
 def rows_of(buckets: list[Bucket], x: torch.Tensor) -> list[torch.Tensor]:
     """The rows of each bucket."""
-    return list(x.split([b.count * b.length for b in buckets]))
+    return list(x.split([b.size * b.length for b in buckets]))
 
 
 def questions(buckets: list[Bucket], x: torch.Tensor) -> torch.Tensor:
     """The rows of the questions `[batch, ...]` of `[tokens, ...]`."""
     parts = zip(buckets, rows_of(buckets, x), strict=True)
-    return torch.cat([rows.view(b.count, b.length, -1)[:, -1] for b, rows in parts])
+    return torch.cat([rows.view(b.size, b.length, -1)[:, -1] for b, rows in parts])
 
 
 def attend(
@@ -87,7 +87,7 @@ def attend(
 ) -> torch.Tensor:
     """softmax(q·kᵀ/√e)·v of every head in a bucket, `[queries, attention]`: of all tokens, or of the questions."""
     width = q.shape[-1]
-    q, k, v = (x.reshape(bucket.count, -1, heads, width // heads).transpose(1, 2) for x in (q, k, v))
+    q, k, v = (x.reshape(bucket.size, -1, heads, width // heads).transpose(1, 2) for x in (q, k, v))
     scores = q @ (k.transpose(2, 3) / math.sqrt(width // heads))
     weights = scores.masked_fill(bucket.absent, -math.inf).softmax(-1)
     if bucket.kept is not None:
@@ -105,7 +105,7 @@ def advance(
     if last:
         x = questions(buckets, x)
         k, v = (u @ torch.cat([params["block.k"], params["block.v"]], 1)).split(width, 1)
-        q = (questions(buckets, u) @ params["block.q"]).split([b.count for b in buckets])
+        q = (questions(buckets, u) @ params["block.q"]).split([b.size for b in buckets])
     else:
         q, k, v = (u @ torch.cat([params["block.q"], params["block.k"], params["block.v"]], 1)).split(width, 1)
         q = rows_of(buckets, q)
@@ -143,7 +143,7 @@ def transformer_unroll(
     N is the number of steps that were run: fewer than max_steps if a rule has let all examples go.
     """
     buckets, h = begin(model, params, inputs, max_steps)
-    states, total = [], h.new_zeros(sum(b.count for b in buckets))
+    states, total = [], h.new_zeros(sum(b.size for b in buckets))
     lengths = torch.zeros(len(total), dtype=torch.int64, device=h.device)
     for n in range(1, max_steps + 1):
         h = advance(params, buckets, h, n, model.heads, dropped_share(model), last=n == max_steps)

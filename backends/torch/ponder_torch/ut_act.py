@@ -51,8 +51,8 @@ def ut_act_unroll(
     weights = act_weights(lam, questions(buckets, lengths[:, None])[:, 0]).weights
     state = act_output(weights, torch.stack(states))
     spent = torch.where(present, lengths + 1 - before, 0.0)
-    cost = torch.cat([_sums(b.count, x) / _sums(b.count, y) for b, x, y in _zip(buckets, spent, present)])
-    longest = torch.cat([x.view(b.count, -1).amax(1) for b, x, _ in _zip(buckets, lengths, present)])
+    cost = torch.cat([_sums(b.size, x) / _sums(b.size, y) for b, x, y in _zip(buckets, spent, present)])
+    longest = torch.cat([x.view(b.size, -1).amax(1) for b, x, _ in _zip(buckets, lengths, present)])
     at_end = step_numbers(lam) == longest
     y_hat = read(params, state)[0].expand(len(lam), -1, -1)
     act = ActHalting(at_end.to(h.dtype), torch.zeros_like(longest), cost)
