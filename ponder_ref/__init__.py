@@ -27,6 +27,7 @@ from ponder_ref.halting import (
     log_halting,
     log_halting_from_lambdas,
 )
+from ponder_ref.inference import predict, stream
 from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
 from ponder_ref.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
@@ -66,6 +67,7 @@ __all__ = [
     "ponder",
     "ponder_loss",
     "pondering_loss",
+    "predict",
     "quantile_steps",
     "rnn_initial_state",
     "rnn_project",
@@ -74,6 +76,7 @@ __all__ = [
     "sample_steps",
     "schedule",
     "squared_error",
+    "stream",
     "threefry2x32",
     "to_numpy",
     "transformer_encode",

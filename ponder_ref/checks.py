@@ -211,3 +211,60 @@ def check_criterion(values: Any, batch: tuple[int, ...]) -> None:
             f"criterion must give one value an example: its result has shape {tuple(values.shape)}, which does not"
             f" begin with the batch's {tuple(batch)}"
         )
+
+
+POLICIES = ("sample", "quantile", "fixed", "expected")
+
+
+def check_exit(rule: Any) -> None:
+    """The exit policy of `predict` and its numbers: an `ExitRule`."""
+    if rule.policy not in POLICIES:
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {rule.policy!r}")
+    check_count("max_steps", rule.max_steps, 1, 2**16 - 1)
+    check_count("seed", rule.seed, 0, 2**64 - 1)
+    check_count("draw", rule.draw, 0, 2**12 - 1)
+    check_number("q", rule.q, "(0, 1]")
+    check_number("epsilon", rule.epsilon, "(0, 1)")
+    check_count("min_steps", rule.min_steps, 1, rule.max_steps)
+    check_remainder(rule.remainder)
+
+
+def check_examples(leaves: list[tuple[str, Any]], example_ids: Any, slots: Any) -> int:
+    """The number of examples: the first axis of every leaf of the input and the state, which it checks."""
+    if not leaves:
+        raise ValueError("x and state must have at least one array with an axis of examples, got none")
+    for name, leaf in leaves:
+        check_array(name, leaf)
+        if len(leaf.shape) < 1 or leaf.shape[0] < 1 or leaf.shape[0] != leaves[0][1].shape[0]:
+            raise ValueError(
+                f"{name} must have the examples as the first axis of every leaf (what all share belongs into the step),"
+                f" got shape {tuple(leaf.shape)} beside {tuple(leaves[0][1].shape)}"
+            )
+    count = leaves[0][1].shape[0]
+    if example_ids is not None:
+        check_integer("example_ids", example_ids)
+        check_shape("example_ids", example_ids, (count,), "the examples")
+    if slots is not None:
+        check_count("slots", slots, 1)
+    return count
+
+
+def check_answer(y_hat: Any, halt_logit: Any, rows: int) -> None:
+    """A step's result for a batch of that many rows."""
+    check_step_result(y_hat, halt_logit)
+    if tuple(halt_logit.shape) != (rows,):
+        raise ValueError(f"halt_logit must have one number an example, shape {(rows,)}, got {tuple(halt_logit.shape)}")
+
+
+def check_predictable(method: str, policy: str) -> None:
+    """Which exit policies a module's method of training allows."""
+    if method == "act":
+        raise ValueError('predict is for methods "ponder", "repeat" and "once", got a module with method "act"')
+    if method != "ponder" and policy != "fixed":
+        raise ValueError(f'policy must be "fixed" for a module with method {method!r}, got {policy!r}')
+
+
+def check_stream(slots: Any, first_id: Any) -> None:
+    """The arguments of `stream` that `predict` does not have."""
+    check_count("slots", slots, 1)
+    check_count("first_id", first_id, 0)

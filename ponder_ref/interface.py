@@ -50,6 +50,46 @@ class LeavingRule(NamedTuple):
     min_steps: int
 
 
+class Trace(NamedTuple):
+    """Every step that `predict` took (spec I7): y_hat `[N, examples, ...]`, halt_logits `[N, examples]`."""
+
+    y_hat: Any
+    halt_logits: Any
+
+
+class Predicted(NamedTuple):
+    """Answers and steps, one an example, and the rows the step network was given; the rest only with a trace (spec I1
+    to I7): log_p `[N, examples]`, expected (Σ pₙŷₙ of the steps taken) and the trace itself."""
+
+    y_hat: Any
+    steps: Any
+    rows: Any
+    log_p: Any = None
+    expected: Any = None
+    trace: Any = None
+
+
+class Answer(NamedTuple):
+    """An answer of a stream (spec I8): the example's place in the stream, its prediction and its number of steps."""
+
+    index: int
+    y_hat: Any
+    steps: int
+
+
+class ExitRule(NamedTuple):
+    """When an example leaves: the policy of `predict` and its numbers (spec I1 to I4)."""
+
+    policy: str
+    max_steps: int
+    seed: int
+    draw: int
+    q: float
+    epsilon: float
+    min_steps: int
+    remainder: str
+
+
 class Batch(NamedTuple):
     """Examples as NumPy arrays: what crosses from a task into a backend. `weights` may be None."""
 
@@ -121,6 +161,11 @@ MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "transformer_encode": ("M9",),
     "transformer_transition": ("M9",),
     "transformer_readout": ("M9",),
+}
+
+INFER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "predict": ("I1", "I2", "I3", "I4", "I5", "I6", "I7"),
+    "stream": ("I8",),
 }
 
 REQUIRED = ("from_numpy", "to_numpy", "log_halting", "expected_loss", "kl_divergence", "weighted_mean", "ponder_loss")

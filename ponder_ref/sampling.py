@@ -40,16 +40,23 @@ def check_counter(seed: int, example_ids, max_steps: int, draw: int, domain: int
     checks.check_count("domain", domain, 0, 15)
 
 
+def uniforms_at(seed: int, example_ids, steps, *, draw: int = 0, domain: int = 0) -> np.ndarray:
+    """The uniforms of some example ids at some steps, arrays that are broadcast to each other; float32 (S2)."""
+    ids = np.asarray(example_ids).astype(np.int64) & MASK
+    fields = (domain << 28) + (draw << 16) + np.asarray(steps)
+    word, _ = threefry2x32((seed & MASK, seed >> 32), np.broadcast_arrays(ids, fields))
+    return (word >> 8).astype(np.float32) * np.float32(2**-24)
+
+
 def halting_uniforms(seed: int, example_ids, *, max_steps: int, draw: int = 0, domain: int = 0) -> np.ndarray:
     """Uniforms in [0, 1) for each step and example, `[max_steps, ...ids]`, float32 (S2).
 
     key = (seed mod 2³², seed div 2³²), counter = (id mod 2³², domain·2²⁸ + draw·2¹⁶ + n), u = (word >> 8)·2⁻²⁴.
     """
     check_counter(seed, example_ids, max_steps, draw, domain)
-    ids = np.asarray(example_ids).astype(np.int64)[None] & MASK
-    fields = (domain << 28) + (draw << 16) + np.arange(1, max_steps + 1).reshape(-1, *[1] * (ids.ndim - 1))
-    word, _ = threefry2x32((seed & MASK, seed >> 32), np.broadcast_arrays(ids, fields))
-    return (word >> 8).astype(np.float32) * np.float32(2**-24)
+    ids = np.asarray(example_ids)[None]
+    steps = np.arange(1, max_steps + 1).reshape(-1, *[1] * (ids.ndim - 1))
+    return uniforms_at(seed, ids, steps, draw=draw, domain=domain)
 
 
 def sample_steps(lambdas, uniforms, *, lengths=None) -> np.ndarray:

@@ -21,3 +21,10 @@ def map_tree(fn: Callable, *trees: Any) -> Any:
         parts = [map_tree(fn, *parts) for parts in zip(*trees, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else type(first)(parts)
     return fn(*trees)
+
+
+def leaves_of(tree: Any) -> list[Any]:
+    """The leaves of a tree, in order."""
+    found: list[Any] = []
+    map_tree(found.append, tree)
+    return found

@@ -15,6 +15,7 @@ from ponder_jax.halting import (
     log_halting,
     log_halting_from_lambdas,
 )
+from ponder_jax.infer import predict
 from ponder_jax.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
 from ponder_jax.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_jax.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
@@ -59,6 +60,7 @@ __all__ = [
     "ponder",
     "ponder_loss",
     "pondering_loss",
+    "predict",
     "quantile_steps",
     "rnn_initial_state",
     "rnn_project",

@@ -45,7 +45,7 @@ def freeze(halted: jax.Array, old: Any, new: Any) -> Any:
     return jax.tree.map(leaf, old, new, is_leaf=lambda node: isinstance(node, Shared))
 
 
-def _settle(one: Callable, state: Any) -> Any:
+def settle(one: Callable, state: Any) -> Any:
     """h₀ in the dtypes that the step returns, which a loop must keep; what else changes is named."""
     after = jax.eval_shape(one, state)[1]
     old, new = jax.tree.structure(state), jax.tree.structure(after)
@@ -114,7 +114,7 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
         checks.check_step_result(y_hat, z)
         return state, (y_hat, z)
 
-    state = _settle(advance if readout is None else lambda h: (None, advance(h)), state)
+    state = settle(advance if readout is None else lambda h: (None, advance(h)), state)
     state, stacked = jax.lax.scan(body, state, None, length=steps, unroll=min(unroll, steps))
     y_hat, z = stacked if readout is None else readout(stacked)
     checks.check_step_result(y_hat, z)
@@ -133,7 +133,7 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         checks.check_step_result(y_hat, z)
         return y_hat, state, z
 
-    state = _settle(one, state)
+    state = settle(one, state)
     y_shape, _, z_shape = jax.eval_shape(one, state)
     (total,) = as_float(jnp.zeros(z_shape.shape, z_shape.dtype))
     nothing = jnp.zeros(y_shape.shape, y_shape.dtype), jnp.zeros(z_shape.shape, z_shape.dtype)

@@ -45,9 +45,15 @@ def halting_uniforms(seed: int, example_ids: jax.Array, *, max_steps: int, draw:
 @functools.partial(jax.jit, static_argnums=4)
 def _uniforms(example_ids, k0, k1, fields, max_steps: int) -> jax.Array:
     """Not compiled again for another seed or draw."""
-    ids = example_ids.astype(jnp.uint32)[None]
+    ids = example_ids[None]
     steps = jnp.arange(1, max_steps + 1, dtype=jnp.uint32).reshape(-1, *[1] * (ids.ndim - 1))
-    word, _ = threefry2x32((k0, k1), jnp.broadcast_arrays(ids, fields + steps))
+    return uniforms_at(ids, k0, k1, fields + steps)
+
+
+def uniforms_at(example_ids, k0, k1, fields) -> jax.Array:
+    """The uniforms of some example ids at some steps, arrays that are broadcast to each other (S2)."""
+    ids = example_ids.astype(jnp.uint32)
+    word, _ = threefry2x32((k0, k1), jnp.broadcast_arrays(ids, fields))
     return (word >> jnp.uint32(8)).astype(jnp.float32) * 2**-24
 
 

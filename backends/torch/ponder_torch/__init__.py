@@ -14,6 +14,7 @@ from ponder_torch.halting import (
     log_halting,
     log_halting_from_lambdas,
 )
+from ponder_torch.infer import predict
 from ponder_torch.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
 from ponder_torch.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_torch.net import PonderNet
@@ -22,6 +23,7 @@ from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_torch.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_torch.transformer import transformer_encode, transformer_readout, transformer_transition
+from ponder_torch.stream import stream
 
 __all__ = [
     "DTYPES",
@@ -53,6 +55,7 @@ __all__ = [
     "ponder",
     "ponder_loss",
     "pondering_loss",
+    "predict",
     "quantile_steps",
     "rnn_initial_state",
     "rnn_project",
@@ -61,6 +64,7 @@ __all__ = [
     "sample_steps",
     "schedule",
     "squared_error",
+    "stream",
     "threefry2x32",
     "to_numpy",
     "transformer_encode",

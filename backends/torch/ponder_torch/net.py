@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from ponder_ref import checks
-from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.interface import Pondered, PonderLoss, Predicted
+from ponder_torch.infer import predict
 from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior
 
@@ -72,12 +73,11 @@ class PonderNet(nn.Module):
 
     def forward(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
         """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation."""
-        x = x if self.project is None else self.project(x)
-        state = self.encoder(x) if self.encoder is not None else self.initial_state(x)  # type: ignore[misc]
+        x, state = self.start(x)
         steps = self.max_steps if max_steps is None else max_steps
         return ponder(
             self.step,
-            None if self.encoder is not None else x,
+            x,
             state,
             max_steps=steps,
             method=self.method,
@@ -86,6 +86,29 @@ class PonderNet(nn.Module):
             remainder=self.remainder,
             act_epsilon=self.act_epsilon,
         )
+
+    def start(self, x: Any) -> tuple[Any, Any]:
+        """What the step sees of an input (None after an encoder), and h₀."""
+        x = x if self.project is None else self.project(x)
+        state = self.encoder(x) if self.encoder is not None else self.initial_state(x)  # type: ignore[misc]
+        return (None if self.encoder is not None else x), state
+
+    @torch.no_grad()
+    def predict(self, x: Any, *, max_steps: int | None = None, policy: str | None = None, **options: Any) -> Predicted:
+        """The answer of each example after as many steps as it needs (I1 to I7).
+
+        Args:
+          x: the input, a tree of tensors whose first axis is the examples'.
+          max_steps, policy, options: as for `ponder_torch.predict`; ε, min_steps and remainder are the module's own if
+            not given. Modules of the methods "repeat" and "once" take their fixed number of steps.
+        """
+        policy = ("sample" if self.method == "ponder" else "fixed") if policy is None else policy
+        checks.check_predictable(self.method, policy)
+        own = 1 if self.method == "once" else self.max_steps
+        steps = own if max_steps is None else max_steps
+        given = {"min_steps": min(self.min_steps, steps), "remainder": self.remainder}
+        given |= {} if self.epsilon is None else {"epsilon": self.epsilon}
+        return predict(self.step, *self.start(x), max_steps=steps, policy=policy, **{**given, **options})
 
     def prior(self, steps: int, like: torch.Tensor) -> torch.Tensor:
         """The log-prior over 1..max_steps, or over `steps` if there are more of them."""

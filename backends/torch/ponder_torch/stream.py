@@ -1,0 +1,80 @@
+"""Answers to examples as they come: a stream through the slots (spec I8)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ponder_ref import checks
+from ponder_ref.interface import Answer, ExitRule
+from ponder_ref.streams import Source, in_order, shapes_of
+from ponder_ref.trees import map_tree
+from ponder_torch.infer import Slots
+
+
+def stream(
+    model: Any,
+    iterable: Iterable,
+    *,
+    max_steps: int | None = None,
+    policy: str = "sample",
+    seed: int = 0,
+    first_id: int = 0,
+    draw: int = 0,
+    q: float = 0.5,
+    epsilon: float = 0.05,
+    min_steps: int = 1,
+    remainder: str = "last",
+    slots: int = 64,
+    ordered: bool = False,
+) -> Iterator[Answer]:
+    """Answers to examples as they come, each after as many steps as it needs (I8).
+
+    Args:
+      model: has `step`, `max_steps` and `start(x) -> (x, state)`: a PonderNet, say.
+      iterable: of trees of arrays without a batch axis, or None where nothing waits.
+      max_steps, policy, seed, draw, q, epsilon, min_steps, remainder: as for `predict`.
+      first_id: the example id of the first example.
+      slots: how many examples are computed side by side, at most; those of one shape together.
+      ordered: whether to answer in the order of the stream, and not as examples leave.
+    """
+    limit = model.max_steps if max_steps is None else max_steps
+    rule = ExitRule(policy, limit, seed, draw, q, epsilon, min_steps, remainder)
+    checks.check_exit(rule)
+    checks.check_stream(slots, first_id)
+    answers = _answers(model, Source(iterable), rule, first_id, slots)
+    return in_order(answers) if ordered else answers
+
+
+def _answers(model: Any, source: Source, rule: ExitRule, first_id: int, slots: int) -> Iterator[Answer]:
+    """Answers as examples leave."""
+    buckets: dict[str, Slots] = {}
+    running = 0
+    while True:
+        taken = source.take(slots - running)
+        running += len(taken)
+        shapes = [shapes_of(example) for _, example in taken]
+        for shape in dict.fromkeys(shapes):
+            chosen = [pair for pair, own in zip(taken, shapes, strict=True) if own == shape]
+            places = np.array([index for index, _ in chosen])
+            bucket = buckets.setdefault(shape, Slots(model.step, rule))
+            bucket.change(_started(model, [example for _, example in chosen]), places + first_id, places)
+        for bucket in [bucket for bucket in buckets.values() if len(bucket)]:
+            bucket.change()
+            left = bucket.advance()
+            if left is not None:
+                running -= len(left.places)
+                for index, y_hat, steps in zip(left.places, left.y_hat, left.steps, strict=True):
+                    yield Answer(int(index), y_hat, int(steps))
+        if not running and source.finish():
+            return
+
+
+@torch.no_grad()
+def _started(model: Any, examples: list[Any]) -> Any:
+    """(x, state) of a batch of examples, on the device of the model."""
+    parameter = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
+    device = None if parameter is None else parameter.device
+    batch = map_tree(lambda *leaves: torch.stack([torch.as_tensor(leaf) for leaf in leaves]).to(device), *examples)
+    return tuple(model.start(batch))
