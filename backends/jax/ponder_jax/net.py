@@ -1,15 +1,17 @@
 """PonderNet as a Flax NNX module: wraps any step network (spec M1 to M7; paper §2)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 from flax import nnx
 
+from ponder_jax.infer import predict
 from ponder_jax.pondering import Shared, ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref import checks
-from ponder_ref.interface import Pondered, PonderLoss
+from ponder_ref.interface import Pondered, PonderLoss, Predicted
 
 _AS_BUILT: Any = object()  # an argument not given: the module's own value
 
@@ -71,13 +73,12 @@ class PonderNet(nnx.Module):
 
     def __call__(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
         """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation."""
-        x = x if self.project is None else self.project(x)
-        state = self.encoder(x) if self.encoder is not None else self.initial_state(x)  # type: ignore[misc]
+        x, state = self.start(x)
         steps = self.max_steps if max_steps is None else max_steps
         step, changing, put_back = _as_function(self.step)
         out = ponder(
             step,
-            None if self.encoder is not None else x,
+            x,
             (state, Shared(changing)),
             max_steps=steps,
             method=self.method,
@@ -89,6 +90,34 @@ class PonderNet(nnx.Module):
         state, shared = out.state
         put_back(shared.tree)
         return out._replace(state=state)
+
+    def start(self, x: Any) -> tuple[Any, Any]:
+        """What the step sees of an input (None after an encoder), and h₀."""
+        x = x if self.project is None else self.project(x)
+        state = self.encoder(x) if self.encoder is not None else self.initial_state(x)  # type: ignore[misc]
+        return (None if self.encoder is not None else x), state
+
+    def functions(self) -> tuple["Method", "Method"]:
+        """`start` and `step` as trees, for compiled code that is to take the module's variables as arguments."""
+        graph, variables = nnx.split(self)
+        return Method(graph, variables, "start"), Method(graph, variables, "step")
+
+    def predict(self, x: Any, *, max_steps: int | None = None, policy: str | None = None, **options: Any) -> Predicted:
+        """The answer of each example after as many steps as it needs (I1 to I7); the module is left as it was.
+
+        Args:
+          x: the input, a tree of arrays whose first axis is the examples'.
+          max_steps, policy, options: as for `ponder_jax.predict`; ε, min_steps and remainder are the module's own if
+            not given. Modules of the methods "repeat" and "once" take their fixed number of steps.
+        """
+        policy = ("sample" if self.method == "ponder" else "fixed") if policy is None else policy
+        checks.check_predictable(self.method, policy)
+        own = 1 if self.method == "once" else self.max_steps
+        steps = own if max_steps is None else max_steps
+        given = {"min_steps": min(self.min_steps, steps), "remainder": self.remainder}
+        given |= {} if self.epsilon is None else {"epsilon": self.epsilon}
+        start, step = self.functions()
+        return predict(step, *_started(start, x), max_steps=steps, policy=policy, **{**given, **options})
 
     def prior(self, steps: int, like: jax.Array) -> jax.Array:
         """The log-prior over 1..max_steps, or over `steps` if there are more of them."""
@@ -113,6 +142,24 @@ class PonderNet(nnx.Module):
         prior = self.prior(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
         prices = {"beta": self.beta, "tau": self.tau}
         return pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Method:
+    """A method of a module: its structure is known to the compiler, its variables are arrays. Calls change nothing."""
+
+    graph: Any = field(metadata={"static": True})
+    variables: Any
+    name: str = field(metadata={"static": True})
+
+    def __call__(self, *args: Any) -> Any:
+        return getattr(nnx.merge(self.graph, self.variables), self.name)(*args)
+
+
+@jax.jit
+def _started(start: Method, x: Any) -> tuple[Any, Any]:
+    return start(x)
 
 
 def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:

@@ -15,7 +15,7 @@ from ponder_ref.interface import ExitRule
 from ponder_ref.sampling import uniforms_at
 from ponder_torch.arrays import as_float
 
-BLOCK = 16  # steps whose uniforms are made together
+BLOCK = 32  # steps whose uniforms are made together
 ROWS = 4096  # examples whose uniforms are made together
 
 
@@ -28,8 +28,8 @@ class Blending(NamedTuple):
 
 
 def uniform_block(rule: ExitRule, ids: np.ndarray, first: np.ndarray | int = 1) -> np.ndarray:
-    """The uniforms of steps first..first + BLOCK − 1, `[ids, BLOCK]` (S2)."""
-    steps = np.asarray(first).reshape(-1, 1) + np.arange(BLOCK)
+    """The uniforms of BLOCK steps from `first` on, or of all max_steps if they are fewer, `[ids, BLOCK]` (S2)."""
+    steps = np.asarray(first).reshape(-1, 1) + np.arange(min(BLOCK, rule.max_steps))
     parts = []
     for start in range(0, len(ids), ROWS):
         some = steps if len(steps) == 1 else steps[start : start + ROWS]
@@ -45,7 +45,7 @@ class Exits:
         self.ids, self.n = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self.left = np.zeros(0)  # Σ log(1 − λ) so far
         self.top, self.mass = np.zeros(0), np.zeros(0)  # largest log p, and Σ p relative to it, for "normalize"
-        self.uniforms = np.zeros((0, BLOCK), np.float32)
+        self.uniforms = np.zeros((0, min(BLOCK, rule.max_steps)), np.float32)
 
     def change(self, kept: np.ndarray, ids: np.ndarray, uniforms: np.ndarray | None) -> None:
         """Keeps some rows and adds examples behind them; `uniforms` are those of their first steps, if made already."""
