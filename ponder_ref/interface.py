@@ -170,3 +170,4 @@ INFER_FUNCTIONS: dict[str, tuple[str, ...]] = {
 
 REQUIRED = ("from_numpy", "to_numpy", "log_halting", "expected_loss", "kl_divergence", "weighted_mean", "ponder_loss")
 TRANSFORMS = ("value_and_grad", "compiled", "vmapped")
+OPTIONAL = (*FUNCTIONS, *MODULE_FUNCTIONS, *INFER_FUNCTIONS, *TRANSFORMS)  # what a backend may lack

@@ -23,9 +23,10 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument("--new", metavar="FILE.py", help="write the commented skeleton of a new backend and stop")
     p.add_argument(
         "--level",
-        choices=("core", "full", "module"),
+        choices=("core", "full", "module", "infer"),
         default="core",
-        help="full adds compiled code and more examples, module adds pondering with step networks (default: core)",
+        help="full adds compiled code and more examples, module pondering with step networks, infer also leaving early"
+        " when serving (default: core)",
     )
     p.add_argument("--examples", type=int, metavar="N", help="Hypothesis examples for each law (default: 15, full: 40)")
     p.add_argument("--seed", type=int, default=0, help="seed of everything drawn (default: 0)")

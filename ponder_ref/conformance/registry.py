@@ -25,6 +25,7 @@ GROUPS = (
     "sampling",
     "independence",
     "module",
+    "inference",
 )
 
 

@@ -12,6 +12,7 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_extremes,
     check_gradients,
     check_independence,
+    check_infer,
     check_interface,
     check_laws,
     check_module,
@@ -20,6 +21,7 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_shapes,
     check_slopes,
     check_transformer,
+    check_stream,
     check_transforms,
     check_vectors,
 )
@@ -27,8 +29,14 @@ from ponder_ref.conformance.registry import ANY_DTYPE, CHECKS, GROUPS, Check, Tr
 from ponder_ref.conformance.subject import Subject, most_exact
 from ponder_ref.spec_data import requirements
 
-LEVELS = ("core", "full", "module")
-EXAMPLES = {"core": 15, "full": 40, "module": 15}
+# Which levels of checks a level has.
+LEVELS = {
+    "core": ("core",),
+    "full": ("core", "full"),
+    "module": ("core", "module"),
+    "infer": ("core", "module", "infer"),
+}
+EXAMPLES = {"core": 15, "full": 40, "module": 15, "infer": 15}
 
 check_vectors.register_all()
 
@@ -68,7 +76,7 @@ def judge(
     chosen = [
         item
         for item in CHECKS
-        if item.level in ("core", level) and (only is None or item.requirement in only)
+        if item.level in LEVELS[level] and (only is None or item.requirement in only)
         if item.group in groups and (once or item.dtypes != ANY_DTYPE)
     ]
     trial_options = {"examples": examples or EXAMPLES[level], "seed": seed, "shrink": shrink}

@@ -71,7 +71,12 @@ class Subject:
         """Whether a function, an adapter or a requirement is offered."""
         if name in self.not_offered or name in self.unwritten:
             return False
-        if name in (*interface.FUNCTIONS, *interface.MODULE_FUNCTIONS, *interface.TRANSFORMS):
+        if name in (
+            *interface.FUNCTIONS,
+            *interface.MODULE_FUNCTIONS,
+            *interface.INFER_FUNCTIONS,
+            *interface.TRANSFORMS,
+        ):
             return hasattr(self.backend, name)
         return True
 
