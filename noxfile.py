@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent
 TEST_ENV = {"CI": "true", "JAX_PLATFORMS": "cpu"}
 FRAMEWORK_TESTS = ("test_backend_*.py", "test_agree*.py")
 FRAMEWORKS = ("torch", "jax")
+AGREE = tuple(f"tests/test_agree{part}.py" for part in ("", "_tasks", "_infer"))
 
 ABSENT = (
     "import sys; from importlib.util import find_spec; "
@@ -48,7 +49,7 @@ def test_backend(session: nox.Session, framework: str, other: str) -> None:
     """Installs one framework alone, judges its backend (compiled code too), and runs the backend's own tests."""
     install(session, framework, "tasks", "test")
     check_absent(session, other)
-    judge(session, "--backend", f"ponder_{framework}", "--level", "module")
+    judge(session, "--backend", f"ponder_{framework}", "--level", "infer")
     judge(session, "--backend", f"ponder_{framework}", "--level", "full", "--only", "B9")
     session.run("pytest", "--doctest-modules", f"backends/{framework}", env=TEST_ENV)
     run_pytest(session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob(f"test_backend_{framework}*.py")))
@@ -86,6 +87,7 @@ def test_agree(session: nox.Session) -> None:
     # The layout again, now with frameworks to import.
     files = ("test_agree.py", "test_agree_tasks.py", "test_agree_transformer.py", "test_layout.py")
     run_pytest(session, *(f"tests/{name}" for name in files))
+    run_pytest(session, *AGREE, "tests/test_layout.py")
 
 
 @nox.session(default=False)

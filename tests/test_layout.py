@@ -143,7 +143,7 @@ def test_the_reference_exports_the_functions_of_the_spec():
 def test_backends_export_the_functions_of_the_spec(backend: str):
     listed, bound = exports(BACKENDS[backend] / "__init__.py")
     names = {"NAME", "DTYPES", "from_numpy", "to_numpy", "PonderNet", *interface.TRANSFORMS}
-    names |= {*table_of_functions(), *interface.MODULE_FUNCTIONS}
+    names |= {*table_of_functions(), *interface.MODULE_FUNCTIONS, *interface.INFER_FUNCTIONS}
     assert names - listed == set()
     assert listed - bound == set()
 
@@ -158,7 +158,7 @@ def test_signatures_are_those_of_the_spec(name: str):
 
 
 def test_requirements_of_functions_exist():
-    functions = {**interface.FUNCTIONS, **interface.MODULE_FUNCTIONS}
+    functions = {**interface.FUNCTIONS, **interface.MODULE_FUNCTIONS, **interface.INFER_FUNCTIONS}
     cited = {requirement for group in functions.values() for requirement in group}
     assert cited - requirement_ids() == set()
 

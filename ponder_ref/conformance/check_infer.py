@@ -120,7 +120,7 @@ def _register_expected(remainder: str) -> None:
     def run(trial: Trial) -> None:
         def body(source: Any) -> None:
             table = summed_table(source)
-            options = {"epsilon": source.choose(0.05, 0.05, 0.3), "min_steps": source.choose(1, 1, 4)}
+            options = {"epsilon": source.choose(0.05, 0.8), "min_steps": source.choose(1, 1, 4)}
             left = np.cumsum(ponder_ref.halting.log_sigmoid(-table.z), axis=1)
             if np.abs(left - np.log(options["epsilon"])).min() > 1e-4:
                 got, want = predict_both(trial, table, policy="expected", remainder=remainder, slots=SLOTS, **options)

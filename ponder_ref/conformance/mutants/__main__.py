@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from ponder_ref.conformance.mutants import corners, halting, interface, losses, modules, offsets, sampling, transformers
+from ponder_ref.conformance.mutants import corners, halting, inference, interface, losses, modules, offsets, sampling
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
@@ -17,14 +18,16 @@ DEFECTS: tuple[Mutant, ...] = (
     *offsets.MUTANTS,
     *modules.MUTANTS,
     *transformers.MUTANTS,
+    *inference.MUTANTS,
 )
 EXAMPLES = 25
 
 
 def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
     """Failed requirements and their first sentence, by the checks of the one that names the defect, or by all."""
-    options = {"only": None if whole else {mutant.requirement}, "shrink": not whole}
-    options["level"] = "module" if mutant.requirement.startswith("M") else "core"
+    served = "predict" in mutant.replaced or "stream" in mutant.replaced  # long to compute, so nothing is shrunk
+    options = {"only": None if whole else {mutant.requirement}, "shrink": not whole and not served}
+    options["level"] = "infer" if served else "module" if mutant.requirement.startswith("M") else "core"
     verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **options)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
 

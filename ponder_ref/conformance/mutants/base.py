@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from ponder_ref.interface import FUNCTIONS, MODULE_FUNCTIONS
+from ponder_ref.interface import FUNCTIONS, INFER_FUNCTIONS, MODULE_FUNCTIONS
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def backend(mutant: Mutant) -> SimpleNamespace:
     """The mutant as a backend."""
     members = {
         name: getattr(ponder_ref, name)
-        for name in (*FUNCTIONS, *MODULE_FUNCTIONS, "from_numpy", "to_numpy", "value_and_grad")
+        for name in (*FUNCTIONS, *MODULE_FUNCTIONS, *INFER_FUNCTIONS, "from_numpy", "to_numpy", "value_and_grad")
     }
     members |= {"NAME": mutant.name, "DTYPES": mutant.dtypes, "NOT_OFFERED": ("compiled", "vmapped")}
     members |= mutant.replaced

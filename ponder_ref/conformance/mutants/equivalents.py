@@ -5,6 +5,7 @@ import numpy as np
 import ponder_ref as R
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.mutants.corners import RIGHT
+from ponder_ref.conformance.mutants.inference import SLOT_MACHINE
 from ponder_ref.halting import as_float, log_sigmoid
 from ponder_ref.sampling import threefry2x32
 
@@ -78,6 +79,7 @@ def kl_by_entropy(log_p, log_prior):
 OWN_GENERATOR = ("compiled", "vmapped", "threefry2x32", "halting_uniforms", "sample_steps", "S4")
 EQUIVALENTS = (
     RIGHT,
+    SLOT_MACHINE,
     Mutant(
         "categorical-draw",
         "draws from p by another generator with the same law, and says so",
