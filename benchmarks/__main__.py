@@ -4,13 +4,16 @@ Exit code 0: measured. 2: what a benchmark needs at least is not installed.
 """
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from benchmarks.shared import Run, Skipped, import_or_skip, interleaved, ratios
+from tasks.errors import Refused
 
 BETA, LAMBDA_P = 0.01, 0.2
 
@@ -127,6 +130,30 @@ def _training(options: argparse.Namespace) -> int:
     return training(options)
 
 
+def _inference(options: argparse.Namespace) -> int:
+    """Imported when asked for: it needs the tasks too."""
+    for framework in ("torch", "jax"):  # before a framework is first used
+        with contextlib.suppress(Skipped):
+            import_or_skip(f"ponder_{framework}.train", "the clone").limit_threads(options.threads)
+    from benchmarks.inference import inference
+
+    return inference(options)
+
+
+def _listed(known: tuple[str, ...], text: str) -> tuple[str, ...]:
+    names = tuple(text.replace(",", " ").split())
+    if not names or not set(names) <= set(known):
+        raise argparse.ArgumentTypeError(f"must be some of {', '.join(known)}, got {text!r}")
+    return names
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(word) for word in text.replace(",", " ").split())
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, got {text!r}") from None
+
+
 def _positive(least: int, text: str) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be an integer of at least {least}, got {text!r}")
@@ -147,10 +174,29 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
     command.add_argument("--threads", type=partial(_positive, 1), default=1, help="of each framework (default: 1)")
     command.set_defaults(run=_training)
+    command = commands.add_parser("inference", help="leaving early: fixed N, the whole batch's exit, predict, peers")
+    for name, value, what in (
+        ("examples", 2048, "M"),
+        ("steps", 20, "N"),
+        ("slots", 64, "side by side"),
+        ("units", 128, "of the RNN"),
+        ("width", 256, "d of the transformer"),
+        ("tokens", 64, "of the transformer"),
+        ("repetitions", 3, "of each contender"),
+        ("threads", 1, "of each framework"),
+    ):
+        command.add_argument(f"--{name}", type=partial(_positive, 1), default=value, help=f"{what} (default: {value})")
+    command.add_argument("--means", type=_numbers, default=(4, 10, 16), help="mean steps (default: 4,10,16)")
+    for name, known in (("frameworks", ("torch", "jax")), ("networks", ("rnn", "transformer"))):
+        command.add_argument(f"--{name}", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
+    command.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu beside busy neighbours")
+    folder = Path("runs/benchmarks")
+    command.add_argument("--out", type=Path, default=folder, help=f"folder of JSON and picture (default: {folder})")
+    command.set_defaults(run=_inference)
     options = parser.parse_args(arguments)
     try:
         return options.run(options)
-    except Skipped as reason:
+    except (Skipped, Refused) as reason:
         print(reason, file=sys.stderr)
         return 2
 

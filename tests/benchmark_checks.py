@@ -1,0 +1,33 @@
+"""A small run of `python -m benchmarks inference`, for the tests of each backend."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = "--examples 16 --slots 4 --units 8 --width 16 --tokens 4 --steps 5 --means 2 --repetitions 1".split()
+
+
+def check_inference(framework: str, out: Path) -> None:
+    """The table is printed, JSON and picture are written, and the rows are those that the logits ask for."""
+    command = [sys.executable, "-m", "benchmarks", "inference", *SMALL, "--frameworks", framework, "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert f"{framework}: transformer, 4 slots: overhead at most" in done.stdout
+    records = json.loads((out / "inference.json").read_text(encoding="utf-8"))["records"]
+    assert {record["network"] for record in records} == {"rnn", "transformer"}
+    for record in records:
+        assert record["needed"] <= record["rows"] <= 80 and record["seconds"] > 0
+        if record["contender"] == "fixed N":
+            assert record["rows"] == 80
+        if record["contender"] == "predict, 4 slots":
+            assert record["rows"] <= record["needed"] + 3 * 5 < 80
+    assert (out / "inference.png").read_bytes().startswith(b"\x89PNG")
+
+
+def check_refused(*options: str, said: str) -> None:
+    """A wrong option: exit code 2 and one sentence."""
+    command = [sys.executable, "-m", "benchmarks", "inference", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
