@@ -201,8 +201,8 @@ def inference(options: argparse.Namespace) -> int:
     others = peers(options)
     setting = {name: value for name, value in vars(options).items() if name not in ("run", "command", "out")}
     print(
-        f"M = {options.examples} examples, N = {options.steps}, {options.slots} slots, {options.threads} thread(s), {options.clock} time;"
-        f" rnn: {options.units} units; transformer: d = {options.width}, {options.tokens} tokens\n"
+        f"M = {options.examples} examples, N = {options.steps}, {options.slots} slots, {options.threads} thread(s),"
+        f" {options.clock} time; rnn: {options.units} units; transformer: d = {options.width}, {options.tokens} tokens\n"
         "time over that of fixed N; needed: Σ steps / (M·N); overhead: time / needed; × whole batch: how many times as"
         " fast as the whole-batch exit\n"
     )

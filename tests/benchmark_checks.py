@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SMALL = "--examples 16 --slots 4 --units 8 --width 16 --tokens 4 --steps 5 --means 2 --repetitions 1".split()
+SIZES = {"examples": 16, "slots": 4, "units": 8, "width": 16, "tokens": 4, "steps": 5, "means": 2, "repetitions": 1}
+SMALL = [word for name, value in SIZES.items() for word in (f"--{name}", str(value))]
 
 
 def check_inference(framework: str, out: Path) -> None:
