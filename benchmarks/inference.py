@@ -202,9 +202,9 @@ def inference(options: argparse.Namespace) -> int:
     setting = {name: value for name, value in vars(options).items() if name not in ("run", "command", "out")}
     print(
         f"M = {options.examples} examples, N = {options.steps}, {options.slots} slots, {options.threads} thread(s),"
-        f" {options.clock} time; rnn: {options.units} units; transformer: d = {options.width}, {options.tokens} tokens\n"
-        "time over that of fixed N; needed: Σ steps / (M·N); overhead: time / needed; × whole batch: how many times as"
-        " fast as the whole-batch exit\n"
+        f" {options.clock} time; rnn: {options.units} units; transformer: d = {options.width},"
+        f" {options.tokens} tokens\ntime over that of fixed N; needed: Σ steps / (M·N); overhead: time / needed;"
+        " × whole batch: how many times as fast as the whole-batch exit\n"
     )
     print(table(records, others))
     print()

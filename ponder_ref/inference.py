@@ -123,14 +123,14 @@ def stream(
       slots, ordered: of no effect here; one example is computed at a time, in order.
     """
     limit = model.max_steps if max_steps is None else max_steps
-    options = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
-    checks.check_exit(ExitRule(policy, limit, **options))
+    rule = ExitRule(policy, limit, seed, draw, q, epsilon, min_steps, remainder)
+    checks.check_exit(rule)
     checks.check_stream(slots, first_id)
-    index = 0
-    for example in iterable:
-        if example is not None:
-            x, state = model.start(map_tree(lambda leaf: np.asarray(leaf)[None], example))
-            ids = np.array([first_id + index])
-            out = predict(model.step, x, state, max_steps=limit, policy=policy, example_ids=ids, **options)
-            yield Answer(index, out.y_hat[0], int(out.steps[0]))
-            index += 1
+    return _answers(model, iterable, rule, first_id)
+
+
+def _answers(model: Any, iterable: Iterable, rule: ExitRule, first_id: int) -> Iterator[Answer]:
+    for index, example in enumerate(example for example in iterable if example is not None):
+        x, state = model.start(map_tree(lambda leaf: np.asarray(leaf)[None], example))
+        out = predict(model.step, x, state, example_ids=np.array([first_id + index]), **rule._asdict())
+        yield Answer(index, out.y_hat[0], int(out.steps[0]))
