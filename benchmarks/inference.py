@@ -28,7 +28,7 @@ Contender = Callable[[float, int], tuple[int, np.ndarray]]
 
 def logit_of_mean(mean: float, steps: int) -> float:
     """The constant logit whose geometric law, cut at N, has the mean: Σ_{n<N} (1 − λ)ⁿ."""
-    low, high = -20.0, 20.0
+    low, high, z = -20.0, 20.0, 0.0
     for _ in range(80):
         z = (low + high) / 2
         lam = 1 / (1 + np.exp(-z))

@@ -80,8 +80,8 @@ def predict(
     ids = np.arange(count) if example_ids is None else np.asarray(example_ids)
     taken = []
     for i in range(count):
-        cut = map_tree(lambda leaf, i=i: leaf[i : i + 1], (x, state))
-        taken.append(_one(step, *cut, rule, int(ids[i])))
+        own_x, own_state = map_tree(lambda leaf, i=i: leaf[i : i + 1], (x, state))
+        taken.append(_one(step, own_x, own_state, rule, int(ids[i])))
     steps = np.array([len(z) for _, z in taken])
     y_hat = np.stack([_answer(rule, *run) for run in taken])
     result = Predicted(y_hat, steps, int(steps.sum()))

@@ -20,6 +20,7 @@ from ponder_ref.conformance.exit_networks import (
 )
 from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
 from ponder_ref.conformance.step_networks import make_network, readout, transition
+from ponder_ref.halting import log_sigmoid
 from ponder_ref.sampling import uniforms_at
 
 SLOTS = 3
@@ -94,7 +95,7 @@ def quantile(trial: Trial) -> None:
 
     def body(source: Any) -> None:
         table, q = summed_table(source), source.choose(0.5, 0.5, 0.1, 0.95, 1)
-        mass = -np.expm1(np.cumsum(ponder_ref.halting.log_sigmoid(-table.z), axis=1))
+        mass = -np.expm1(np.cumsum(log_sigmoid(-table.z), axis=1))
         if np.abs(mass - q).min() > 1e-4:
             got, want = predict_both(trial, table, policy="quantile", q=q, slots=SLOTS)
             compare_result(trial, "I2", f"predict, quantile {q}", got, want)
@@ -121,7 +122,7 @@ def _register_expected(remainder: str) -> None:
         def body(source: Any) -> None:
             table = summed_table(source)
             options = {"epsilon": source.choose(0.05, 0.8), "min_steps": source.choose(1, 1, 4)}
-            left = np.cumsum(ponder_ref.halting.log_sigmoid(-table.z), axis=1)
+            left = np.cumsum(log_sigmoid(-table.z), axis=1)
             if np.abs(left - np.log(options["epsilon"])).min() > 1e-4:
                 got, want = predict_both(trial, table, policy="expected", remainder=remainder, slots=SLOTS, **options)
                 compare_result(trial, "I4", f"predict, expected, {remainder}, {options}", got, want, exact=False)
@@ -204,7 +205,7 @@ def networks_that_round(trial: Trial) -> None:
 
         return step
 
-    options = {"max_steps": STEPS, "seed": 11}
+    options: dict[str, Any] = {"max_steps": STEPS, "seed": 11}
     whole = ponder_ref.predict(step_of(network.weights), network.x, network.h, **options)
     ponder_ref.ponder(step_of(network.weights, lam), network.x, network.h, max_steps=STEPS)
     entry = tolerance("loss", trial.dtype)

@@ -30,9 +30,10 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(rule: ExitRule) -> Numbers:
-    words = (np.uint32(n) for n in (rule.seed & MASK, rule.seed >> 32, rule.draw << 16))
+    k0, k1, fields = (np.asarray(n, np.uint32) for n in (rule.seed & MASK, rule.seed >> 32, rule.draw << 16))
     q, log_epsilon = np.asarray(float(rule.q)), np.asarray(math.log(rule.epsilon))
-    return Numbers(*words, np.int32(rule.max_steps), q, log_epsilon, np.int32(rule.min_steps))
+    max_steps, min_steps = (np.asarray(n, np.int32) for n in (rule.max_steps, rule.min_steps))
+    return Numbers(k0, k1, fields, max_steps, q, log_epsilon, min_steps)
 
 
 class Memory(NamedTuple):

@@ -62,7 +62,7 @@ def stream(
 def _answers(model: Any, source: Source, rule: ExitRule, first_id: int, slots: int) -> Iterator[Answer]:
     """Answers as examples leave."""
     # A module gives its functions as trees, so that its parameters are arguments of what is compiled.
-    functions = model.functions() if hasattr(model, "functions") else (as_tree(model.start), as_tree(model.step))
+    start, step = model.functions() if hasattr(model, "functions") else (as_tree(model.start), as_tree(model.step))
     buckets: dict[str, _Bucket] = {}
     running = 0
     while True:
@@ -71,7 +71,7 @@ def _answers(model: Any, source: Source, rule: ExitRule, first_id: int, slots: i
         shapes = [shapes_of(example) for _, example in taken]
         for shape in dict.fromkeys(shapes):
             chosen = [pair for pair, own in zip(taken, shapes, strict=True) if own == shape]
-            buckets.setdefault(shape, _Bucket(*functions, rule, first_id, slots)).admit(chosen)
+            buckets.setdefault(shape, _Bucket(start, step, rule, first_id, slots)).admit(chosen)
         for bucket in [bucket for bucket in buckets.values() if len(bucket)]:
             answers = bucket.run()
             running -= len(answers)
@@ -131,8 +131,8 @@ def _admitted(start, step, slots: Slots | None, x, ids, at, *, policy: Policy, w
     memory = fresh_memory(ids, policy.remainder, dtype)
     new = Slots(x, state, empty_blend(policy, y_like), memory, jnp.full(len(ids), RUNNING, jnp.int32))
     if slots is None:
-        slots = jax.tree.map(lambda leaf: jnp.zeros((width, *leaf.shape[1:]), leaf.dtype), new)
-        slots = slots._replace(place=jnp.full(width, IDLE, jnp.int32))
+        empty = [jnp.zeros((width, *leaf.shape[1:]), leaf.dtype) for leaf in jax.tree.leaves(new)]
+        slots = jax.tree.unflatten(jax.tree.structure(new), empty)._replace(place=jnp.full(width, IDLE, jnp.int32))
     return jax.tree.map(lambda old, rows: old.at[at].set(rows, mode="drop"), slots, new)
 
 

@@ -74,7 +74,14 @@ def _answers(model: Any, source: Source, rule: ExitRule, first_id: int, slots: i
 @torch.no_grad()
 def _started(model: Any, examples: list[Any]) -> Any:
     """(x, state) of a batch of examples, on the device of the model."""
-    parameter = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
-    device = None if parameter is None else parameter.device
+    device = _device(model)
     batch = map_tree(lambda *leaves: torch.stack([torch.as_tensor(leaf) for leaf in leaves]).to(device), *examples)
     return tuple(model.start(batch))
+
+
+def _device(model: Any) -> torch.device | None:
+    """Where a module's parameters are; None for what has none."""
+    if not isinstance(model, torch.nn.Module):
+        return None
+    parameter = next(model.parameters(), None)
+    return None if parameter is None else parameter.device
