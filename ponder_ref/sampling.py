@@ -16,18 +16,18 @@ def threefry2x32(key, counter) -> tuple[np.ndarray, np.ndarray]:
     >>> [hex(int(word)) for word in threefry2x32((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3))]
     ['0xc4923a9c', '0x483df7a0']
     """
-    # uint64 masked to 32 bits, so that no sum can overflow.
-    k0, k1, x0, x1 = (np.asarray(word).astype(np.uint64) & MASK for word in (*key, *counter))
-    schedule = (k0, k1, k0 ^ k1 ^ PARITY)
-    x0, x1 = (x0 + k0) & MASK, (x1 + k1) & MASK
-    for group in range(5):
-        for rotation in ROTATIONS[group % 2]:
-            x0 = (x0 + x1) & MASK
-            x1 = ((x1 << np.uint64(rotation)) | (x1 >> np.uint64(32 - rotation))) & MASK
-            x1 = x1 ^ x0
-        x0 = (x0 + schedule[(group + 1) % 3]) & MASK
-        x1 = (x1 + schedule[(group + 2) % 3] + np.uint64(group + 1)) & MASK
-    return x0.astype(np.uint32), x1.astype(np.uint32)
+    k0, k1, x0, x1 = ((np.asarray(word).astype(np.uint64) & MASK).astype(np.uint32) for word in (*key, *counter))
+    schedule = (k0, k1, k0 ^ k1 ^ np.uint32(PARITY))
+    with np.errstate(over="ignore"):  # sums are meant modulo 2³², as uint32 has them
+        x0, x1 = x0 + k0, x1 + k1
+        for group in range(5):
+            for rotation in ROTATIONS[group % 2]:
+                x0 = x0 + x1
+                x1 = (x1 << np.uint32(rotation)) | (x1 >> np.uint32(32 - rotation))
+                x1 = x1 ^ x0
+            x0 = x0 + schedule[(group + 1) % 3]
+            x1 = x1 + schedule[(group + 2) % 3] + np.uint32(group + 1)
+    return np.asarray(x0), np.asarray(x1)
 
 
 def check_counter(seed: int, example_ids, max_steps: int, draw: int, domain: int) -> None:

@@ -159,6 +159,15 @@ def test_bad_calls():
 def test_answers_of_steps_that_were_not_taken_are_never_computed():
     """The whole batch is given at once, and yet a quick example's row is gone while a slow one goes on."""
     x = torch.tensor([1.0, 25.0, 11.0])
-    out = predict(adding, x, torch.zeros(3), max_steps=30)
+    out = predict(adding, x, torch.zeros(3), max_steps=30, slots=3)
     assert out.steps.tolist() == [21, 1, 2] and out.rows == 24
     assert out.y_hat.tolist() == [21.0, 25.0, 22.0]
+
+
+def test_small_rows_leave_by_eighths_and_their_answers_are_the_same():
+    x = {"z": torch.linspace(-5, 1, 400)}
+    for policy in ("sample", "expected"):
+        options = {"max_steps": 40, "seed": 4, "policy": policy}
+        runs = [predict(lambda x, h: (h, h + 1, x["z"]), x, torch.zeros(400), slots=s, **options) for s in (None, 400)]
+        assert torch.equal(runs[0].steps, runs[1].steps) and torch.equal(runs[0].y_hat, runs[1].y_hat)
+        assert runs[1].rows == int(runs[1].steps.sum()) < runs[0].rows <= runs[1].rows * 8 / 7

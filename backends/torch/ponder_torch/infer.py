@@ -17,12 +17,15 @@ from ponder_torch.halting import expected_prediction, log_halting
 # enough for the caches. Measured by `python -m benchmarks inference`.
 AUTO_BYTES = 8 * 2**20
 LEAST_SLOTS = 16
+# A step of small rows costs little more than to move them: they are cut out only when an eighth of them have left.
+SMALL_ROW, LAZY_SHARE = 4096, 0.125
 
 
-def choose_slots(tree: Any, count: int) -> int:
-    """How many slots suit examples of this size; the answers do not depend on it (I5)."""
+def choose_slots(tree: Any, count: int) -> tuple[int, float]:
+    """How many slots suit examples of this size, and which share of them may be idle; no answer depends on it (I5)."""
     row = sum(leaf.numel() * leaf.element_size() for leaf in leaves_of(tree)) / count
-    return min(count, max(LEAST_SLOTS, int(AUTO_BYTES / max(row, 1))))
+    slots = min(count, max(LEAST_SLOTS, int(AUTO_BYTES / max(row, 1))))
+    return slots, LAZY_SHARE if row < SMALL_ROW else 0.0
 
 
 def _merged(old: torch.Tensor, kept: torch.Tensor | None, new: torch.Tensor | None) -> torch.Tensor:
@@ -45,19 +48,24 @@ class Left:
 class Slots:
     """The examples being computed: their rows of input and state, and what the exit policy remembers of them.
 
-    `record(n, places, y_hat, halt_logit)` sees every step that is taken.
+    `record(n, places, y_hat, halt_logit)` sees every step that is taken. Rows that have left are cut out at once, or,
+    with an `idle_share`, when more than that share of the rows have left.
     """
 
-    def __init__(self, step: Callable, rule: ExitRule, record: Callable | None = None):
-        self.step, self.exits, self.record = step, Exits(rule), record
-        self.places = np.zeros(0, np.int64)
+    def __init__(self, step: Callable, rule: ExitRule, record: Callable | None = None, idle_share: float = 0.0):
+        self.step, self.exits, self.record, self.idle_share = step, Exits(rule), record, idle_share
+        self.places, self.idle = np.zeros(0, np.int64), np.zeros(0, bool)
         self.tree: Any = None  # (x, state)
         self.blend: torch.Tensor | None = None  # Σ pₙŷₙ so far, for "expected"
-        self.kept: np.ndarray | None = None  # rows that go on, if not all
+        self.kept: np.ndarray | None = None  # rows that go on, if others are to be cut out
         self.rows = 0
 
     def __len__(self) -> int:
-        return len(self.places) if self.kept is None else len(self.kept)
+        return len(self.idle) - int(self.idle.sum())
+
+    def full(self) -> bool:
+        """Whether idle rows are still carried along, so that nothing is to be added yet."""
+        return self.kept is None and bool(self.idle.any())
 
     @torch.no_grad()
     def change(self, tree: Any = None, ids: Any = (), places: Any = (), uniforms: np.ndarray | None = None) -> None:
@@ -68,6 +76,7 @@ class Slots:
         kept = np.arange(len(self.places)) if self.kept is None else self.kept
         self.exits.change(kept, np.asarray(ids, np.int64), uniforms)
         self.places = np.concatenate([self.places[kept], np.asarray(places, np.int64)])
+        self.idle = np.zeros(len(self.places), bool)
         if not going_on:
             self.tree, self.blend = tree, None
         else:
@@ -95,9 +104,13 @@ class Slots:
             self.record(self.exits.n, self.places, y_hat, z)
         if blending is not None:
             y_hat = self._blended(y_hat, blending)
+        halts &= ~self.idle
         if not halts.any():
             return None
-        done, self.kept = np.flatnonzero(halts), np.flatnonzero(~halts)
+        self.idle = self.idle | halts
+        done = np.flatnonzero(halts)
+        if self.idle.mean() > self.idle_share or self.idle.all():
+            self.kept = np.flatnonzero(~self.idle)
         answers = y_hat if len(done) == count else y_hat.index_select(0, torch.from_numpy(done).to(y_hat.device))
         return Left(self.places[done], answers, self.exits.n[done])
 
@@ -164,25 +177,25 @@ def predict(
       seed, example_ids, draw: of the uniforms, for "sample"; ids are 0, 1, 2, … if None.
       q: for "quantile".
       epsilon, min_steps, remainder: for "expected".
-      slots: how many examples to compute side by side; by their size if None.
+      slots: how many examples to compute side by side; by their size if None, and small ones then leave by eighths.
       trace: whether to keep every step (I7).
 
     Returns:
-      Predicted, in the order of the examples. `rows` is the sum of the steps.
+      Predicted, in the order of the examples. `rows` is the sum of the steps, if `slots` are given.
     """
     rule = ExitRule(policy, max_steps, seed, draw, q, epsilon, min_steps, remainder)
     checks.check_exit(rule)
     named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
     count = checks.check_examples(named, example_ids, slots)
     ids = np.arange(count) if example_ids is None else example_ids.cpu().numpy().astype(np.int64)
-    width = choose_slots((x, state), count) if slots is None else slots
+    width, idle_share = choose_slots((x, state), count) if slots is None else (slots, 0.0)
     uniforms = uniform_block(rule, ids) if policy == "sample" else None
     answers = _Answers(count, max_steps)
-    engine = Slots(step, rule, answers.record if trace else None)
+    engine = Slots(step, rule, answers.record, 0.0) if trace else Slots(step, rule, None, idle_share)
     waiting = 0
     while waiting < count or len(engine):
         stop = min(count, waiting + width - len(engine))
-        if stop > waiting:
+        if stop > waiting and not engine.full():
             part = slice(waiting, stop)
             new = map_tree(lambda leaf, part=part: leaf[part], (x, state))
             engine.change(new, ids[part], np.arange(waiting, stop), None if uniforms is None else uniforms[part])
