@@ -91,17 +91,17 @@ def draw(arrivals: np.ndarray, servers: dict[str, np.ndarray], path: Path) -> No
     for (name, done), colour in zip(servers.items(), ("#0072b2", "#d55e00"), strict=True):
         left.plot(np.sort(done), count, color=colour, lw=2, label=name)
         right.plot(np.sort(done - arrivals) * 1e3, count / len(count), color=colour, lw=2, label=name)
-    left.set(xlabel="seconds", ylabel="requests answered")
+    left.set(xlabel="seconds", ylabel="requests answered", ylim=(0, 1.35 * len(count)))
     right.set(xlabel="milliseconds from request to answer", ylabel="share of requests", xscale="log")
-    left.legend(frameon=False)
+    left.legend(frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Software": None})
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--requests", type=int, default=2000)
-    parser.add_argument("--load", type=float, default=0.8, help="requests that come, over what N steps each could bear")
+    parser.add_argument("--requests", type=int, default=1000)
+    parser.add_argument("--load", type=float, default=1.5, help="requests that come, over what N steps each could bear")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     try:

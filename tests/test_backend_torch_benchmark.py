@@ -1,6 +1,9 @@
 """The benchmark of serving runs on torch and says what it measured."""
 
-from benchmark_checks import check_inference, check_refused
+import subprocess
+import sys
+
+from benchmark_checks import ROOT, check_inference, check_refused
 
 
 def test_inference(tmp_path):
@@ -10,3 +13,11 @@ def test_inference(tmp_path):
 def test_a_wrong_option_is_refused():
     check_refused("--examples", "10", "--slots", "4", said="--examples must be a multiple of --slots, got 10 and 4")
     check_refused("--networks", "rnn,cnn", said="must be some of rnn, transformer")
+
+
+def test_the_example_server_answers_and_draws(tmp_path):
+    command = [sys.executable, str(ROOT / "docs" / "serving.py"), "--requests", "40", "--out", str(tmp_path / "s.png")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("all answered after") == 2
+    assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
