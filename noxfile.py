@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parent
 TEST_ENV = {"CI": "true", "JAX_PLATFORMS": "cpu"}
 FRAMEWORK_TESTS = ("test_backend_*.py", "test_agree*.py")
 FRAMEWORKS = ("torch", "jax")
-AGREE = tuple(f"tests/test_agree{part}.py" for part in ("", "_tasks", "_infer"))
 
 ABSENT = (
     "import sys; from importlib.util import find_spec; "
@@ -85,9 +84,9 @@ def test_agree(session: nox.Session) -> None:
     """Compare the two backends with each other, both frameworks in one environment."""
     install(session, "torch", "jax", "tasks", "test")
     # The layout again, now with frameworks to import.
-    files = ("test_agree.py", "test_agree_tasks.py", "test_agree_transformer.py", "test_layout.py")
-    run_pytest(session, *(f"tests/{name}" for name in files))
-    run_pytest(session, *AGREE, "tests/test_layout.py")
+    run_pytest(
+        session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob("test_agree*.py")), "tests/test_layout.py"
+    )
 
 
 @nox.session(default=False)

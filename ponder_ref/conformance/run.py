@@ -20,8 +20,8 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_sampling,
     check_shapes,
     check_slopes,
-    check_transformer,
     check_stream,
+    check_transformer,
     check_transforms,
     check_vectors,
 )

@@ -22,8 +22,8 @@ from ponder_jax.optim import adam_update, clip_by_global_norm, muon_update, orth
 from ponder_jax.pondering import ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_jax.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
-from ponder_jax.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_jax.stream import stream
+from ponder_jax.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_ref.interface import SPEC_VERSION
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from ponder_torch.optim import adam_update, clip_by_global_norm, muon_update, or
 from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_torch.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
-from ponder_torch.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_torch.stream import stream
+from ponder_torch.transformer import transformer_encode, transformer_readout, transformer_transition
 
 __all__ = [
     "DTYPES",

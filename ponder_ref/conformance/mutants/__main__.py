@@ -3,8 +3,17 @@
 import argparse
 import sys
 
-from ponder_ref.conformance.mutants import corners, halting, interface, losses, modules, offsets, sampling, transformers
-from ponder_ref.conformance.mutants import corners, halting, inference, interface, losses, modules, offsets, sampling
+from ponder_ref.conformance.mutants import (
+    corners,
+    halting,
+    inference,
+    interface,
+    losses,
+    modules,
+    offsets,
+    sampling,
+    transformers,
+)
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
