@@ -181,6 +181,14 @@ def check_prices(lambda_p: Any, beta: Any, tau: Any) -> None:
     check_number("tau", tau, "[0, inf)")
 
 
+def step_result(result: Any) -> Any:
+    """What a step network returned, which must be three things."""
+    if not isinstance(result, tuple | list) or len(result) != 3:
+        found = f"{len(result)} things" if isinstance(result, tuple | list) else type(result).__name__
+        raise ValueError(f"step must return (y_hat, state, halt_logit), got {found}")
+    return result
+
+
 def check_step_result(y_hat: Any, halt_logit: Any) -> None:
     """One halting logit an example, and a prediction that begins with the same batch shape."""
     check_floating("halt_logit", halt_logit)
@@ -203,13 +211,21 @@ def check_start(initial_state: Any, encoder: Any, project: Any) -> None:
             raise ValueError(f"{name} must be a function of the input, got {type(value).__name__}")
 
 
-def check_criterion(values: Any, batch: tuple[int, ...]) -> None:
-    """A criterion gives one value an example, or several, which are then averaged; not one for the whole batch."""
+def check_criterion(values: Any, batch: tuple[int, ...], y_hat: Any) -> None:
+    """A criterion gives one value an example, or several, which are then averaged; not one for the whole batch.
+
+    Axes beyond the batch must be the prediction's: those of a prediction stretched against its targets are not.
+    """
     check_array("criterion", values)
     if tuple(values.shape[: len(batch)]) != tuple(batch):
         raise ValueError(
             f"criterion must give one value an example: its result has shape {tuple(values.shape)}, which does not"
             f" begin with the batch's {tuple(batch)}"
+        )
+    if tuple(values.shape) != tuple(y_hat.shape[: len(values.shape)]):
+        raise ValueError(
+            f"criterion must give one value an example, or one for each entry of the prediction: its result has shape "
+            f"{tuple(values.shape)}, the prediction {tuple(y_hat.shape)}; have prediction and targets the same shape?"
         )
 
 

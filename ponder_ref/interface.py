@@ -72,7 +72,7 @@ class Predicted(NamedTuple):
 class Answer(NamedTuple):
     """An answer of a stream (spec I8): the example's place in the stream, its prediction and its number of steps."""
 
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     y_hat: Any
     steps: int
 

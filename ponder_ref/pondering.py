@@ -74,7 +74,7 @@ def ponder(
         given = state if lengths is None else freeze(lengths > 0, given, state)
         result = step(given) if x is None else step(x, given)
         if readout is None:
-            y_hat, state, z = result
+            y_hat, state, z = checks.step_result(result)
         else:
             state, (y_hat, z) = result, readout(result)
         checks.check_step_result(y_hat, z)
@@ -107,7 +107,7 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
 def _example_losses(criterion: Callable, y_hat, targets, batch: tuple[int, ...]) -> np.ndarray:
     """criterion, averaged over what lies beyond the batch axes."""
     values = as_float(criterion(y_hat, targets))
-    checks.check_criterion(values, batch)
+    checks.check_criterion(values, batch, np.asarray(y_hat))
     return values.mean(axis=tuple(range(len(batch), values.ndim))) if values.ndim > len(batch) else values
 
 

@@ -27,7 +27,7 @@ class Chunk(NamedTuple):
 
 
 class EvalBatch(NamedTuple):
-    """Examples to judge: inputs for one call of the trainer; of its rows the first `count` are counted.
+    """Examples to judge: inputs for one call of the trainer; of its rows the first `counted` are counted.
 
     targets, ids, levels (the difficulty of each) are `[B]`.
     """
@@ -36,7 +36,7 @@ class EvalBatch(NamedTuple):
     targets: np.ndarray
     ids: np.ndarray
     levels: np.ndarray
-    count: int
+    counted: int
 
 
 def bit_generator(seed: int, stream: int, index: int) -> np.random.Philox:

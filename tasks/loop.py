@@ -57,7 +57,7 @@ def evaluate(trainer: Any, state: Any, task: Any, split: str, *, examples: int, 
         for batch in ahead:
             # The whole batch is run, whatever is counted of it: few shapes for the backend to compile.
             y_hat, halt_logits = trainer.unroll(state, batch.inputs, max_steps=steps)
-            n = batch.count
+            n = batch.counted
             tally.add(y_hat[:, :n], halt_logits[:, :n], batch.targets[:n], batch.ids[:n], batch.levels[:n])
     return tally.result()
 

@@ -239,3 +239,17 @@ def test_a_halting_logit_with_an_axis_too_many(data):
 
     with pytest.raises(ValueError, match="halt_logit must have one number an example"):
         PonderNet(step, max_steps=3, initial_state=zeros)(data[0])
+
+
+def test_a_criterion_that_stretches_is_refused():
+    """Predictions `[batch, 1]` against targets `[batch]` would be compared each with each."""
+    x = jnp.ones(3)
+    net = PonderNet(lambda x, h: (x[:, None], h, x), max_steps=2, initial_state=jnp.zeros_like)
+    with pytest.raises(ValueError, match=r"criterion must give one value an example.*\(3, 3\)"):
+        net.loss(net(x), x, lambda y_hat, targets: (y_hat - targets) ** 2)
+
+
+def test_a_step_that_returns_too_little_is_told_so():
+    net = PonderNet(lambda x, h: (x, h), max_steps=2, initial_state=jnp.zeros_like)
+    with pytest.raises(ValueError, match=r"step must return \(y_hat, state, halt_logit\), got 2 things"):
+        net(jnp.ones(3))

@@ -54,12 +54,16 @@ def test_a_batch_holds_the_stories_that_its_ids_name():
 def test_every_question_is_judged_once():
     made = task()
     batches = list(made.evaluation("valid", 10**5))
-    ids = np.concatenate([batch.ids[: batch.count] for batch in batches])
-    levels = np.concatenate([batch.levels[: batch.count] for batch in batches])
+    ids = np.concatenate([batch.ids[: batch.counted] for batch in batches])
+    levels = np.concatenate([batch.levels[: batch.counted] for batch in batches])
     assert sorted(ids.tolist()) == list(range(36))
     assert np.bincount(levels)[[1, 2, 15]].tolist() == [12, 12, 12]
     few = list(made.evaluation("valid", 15))
-    assert np.bincount(np.concatenate([batch.levels[: batch.count] for batch in few]))[[1, 2, 15]].tolist() == [5, 5, 5]
+    assert np.bincount(np.concatenate([batch.levels[: batch.counted] for batch in few]))[[1, 2, 15]].tolist() == [
+        5,
+        5,
+        5,
+    ]
 
 
 def test_long_stories_keep_their_end():

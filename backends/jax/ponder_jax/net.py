@@ -170,7 +170,7 @@ def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
     if not isinstance(step, nnx.Module):
 
         def plain(*args):
-            y_hat, h, z = step(*args[:-1], args[-1][0])
+            y_hat, h, z = checks.step_result(step(*args[:-1], args[-1][0]))
             return y_hat, (h, args[-1][1]), z
 
         return plain, None, lambda changing: None
@@ -179,7 +179,7 @@ def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
     def pure(*args):
         h, shared = args[-1]
         module = nnx.merge(graph, params, shared.tree)
-        y_hat, h, z = module(*args[:-1], h)
+        y_hat, h, z = checks.step_result(module(*args[:-1], h))
         return y_hat, (h, Shared(nnx.split(module, nnx.Param, ...)[2])), z
 
     return pure, changing, lambda changing: nnx.update(step, changing)

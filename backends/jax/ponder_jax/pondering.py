@@ -93,7 +93,8 @@ def ponder(
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
     rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
-    advance = step if x is None else lambda h: step(x, h)
+    run = step if x is None else lambda h: step(x, h)
+    advance = run if readout is not None else lambda h: checks.step_result(run(h))
     state = jax.tree.map(jnp.asarray, state)
     if rule is None:
         y_hat, z, state = _run_all(advance, readout, state, 1 if method == "once" else max_steps, unroll)
@@ -172,7 +173,7 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
 def _example_losses(criterion: Callable, y_hat: jax.Array, targets: Any, batch: tuple[int, ...]) -> jax.Array:
     """criterion, averaged over what lies beyond the batch axes."""
     values = criterion(y_hat, targets)
-    checks.check_criterion(values, batch)
+    checks.check_criterion(values, batch, y_hat)
     return values.mean(tuple(range(len(batch), values.ndim))) if values.ndim > len(batch) else values
 
 

@@ -86,7 +86,8 @@ def ponder(
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
     rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
-    advance = step if x is None else lambda h: step(x, h)
+    run = step if x is None else lambda h: step(x, h)
+    advance = run if readout is not None else lambda h: checks.step_result(run(h))
     if rule is None:
         y_hat, z, state = _run_all(advance, readout, state, 1 if method == "once" else max_steps)
         lengths = torch.full(z.shape[1:], len(z), device=z.device)
@@ -157,7 +158,7 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
 def _example_losses(criterion: Callable, y_hat: torch.Tensor, targets: Any, batch: tuple[int, ...]) -> torch.Tensor:
     """criterion, averaged over what lies beyond the batch axes."""
     values = criterion(y_hat, targets)
-    checks.check_criterion(values, batch)
+    checks.check_criterion(values, batch, y_hat)
     return values.flatten(len(batch)).mean(-1) if values.ndim > len(batch) else values
 
 
