@@ -2,10 +2,11 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
-from task_helpers import TINY, contents, inside, parity, records
+from task_helpers import TINY, command, contents, environment, inside, parity, records
 
 
 def check_smoke_learns(backend: str, folder: Path) -> None:
@@ -63,3 +64,17 @@ def check_babi(backend: str, folder: Path) -> None:
     assert again.returncode == 0, again.stderr
     last = [record for record in kept if record.get("split") == "valid"][-1]
     assert f"error {100 * (1 - last['levels'][0][2]):.2f} %" in again.stdout
+    story = "1 Mary moved to the kitchen.\n2 Where is Mary?\tkitchen\t1\n\nJohn went to the office.\nWhere is John?\n"
+    asked = subprocess.run(
+        command("--run", "run", module="tasks.babi.ask"),
+        cwd=folder,
+        env=environment(),
+        input=story,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert asked.stdout.count("answer: ") == 2
+    chances = [float(line.split()[1]) for line in asked.stdout.splitlines() if line.split()[0].isdecimal()]
+    assert len(chances) == 6 and abs(sum(chances) - 2) < 0.01  # three steps for each of two questions

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from ponder_ref.buckets import check_inputs
+from tasks.babi.ask import Thought, questions
+from tasks.babi.ask import verdict as ask_verdict
 from tasks.babi.encode import Inputs, gather
 from tasks.babi.report import lines, verdict
 from tasks.babi.stories import TASK_NAMES
 from tasks.babi.task import Babi, BabiConfig, words
+from tasks.babi.vocabulary import sentence_numbers
 from tasks.config import from_json, make, to_json
 from tasks.errors import Refused
 
@@ -108,3 +111,23 @@ def test_the_table_counts_solved_tasks():
     assert verdict(record) == "2 of 3 tasks solved, average error 4.67 %, mean steps 3.00"
     rows = lines(record, TASK_NAMES)
     assert [row.split()[-2] for row in rows[1:-1]] == ["yes", "yes", "no"]
+
+
+def test_questions_see_the_lines_of_their_story():
+    lines = [
+        "1 Mary moved to the kitchen.",
+        "2 Where is Mary?\tkitchen\t1",
+        "3 John went to the office.",
+        "Where is John?",
+    ]
+    found = list(questions([*lines, "", "Where is Mary?"], 320))
+    assert [len(rows) for _, rows in found] == [2, 3, 1]
+    assert found[1][1][0] == sentence_numbers("Mary moved to the kitchen") and found[1][0] == "Where is John?"
+    assert len(next(questions(["Mary moved to the kitchen."] * 5 + ["Where is Mary?"], 2))[1]) == 3
+    with pytest.raises(Refused, match="line 2: 'zebra' is not a word"):
+        list(questions(["Mary moved to the kitchen.", "Where is the zebra?"], 320))
+
+
+def test_the_likeliest_answer_is_given():
+    thoughts = [Thought(0.3, "garden", 0.9), Thought(0.3, "office", 0.5), Thought(0.4, "office", 0.4)]
+    assert ask_verdict(thoughts) == ("office", pytest.approx(0.3 + 0.6 + 1.2))
