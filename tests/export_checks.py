@@ -14,6 +14,7 @@ from task_helpers import ROOT
 import ponder_ref
 from ponder_ref import models
 from ponder_ref.init import initial_parameters
+from ponder_ref.settings import Model
 from ponder_ref.training import flatten_state
 from tasks.checkpoint import Checkpoint, save
 from tasks.export.__main__ import main
@@ -42,7 +43,7 @@ class Answers(NamedTuple):
     margin: float
 
 
-def parameters(model: models.Model = MODEL) -> dict[str, np.ndarray]:
+def parameters(model: Model = MODEL) -> dict[str, np.ndarray]:
     """Random, but for unit 0: it rises with the steps, the later the larger the first entry of x is, and halts."""
     params = initial_parameters(model, 3)
     params["rnn.w_x"][0, 0], params["rnn.w_h"][0, 0], params["rnn.b"][0] = -1.0, 1.2, 0.5
