@@ -68,6 +68,7 @@ def parser(task: Any) -> Parser:
     )
     judged.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
     add_flags(p, task.Config, task.PRESETS["default"])
+    task.add_own_flags(p)
     return p
 
 
@@ -180,6 +181,7 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
 def main(task: Any, arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser(task).parse(arguments)
+        task.use_own_flags(options)
         if hasattr(options, "evaluate"):
             return evaluate_run(task, options)
         refuse(options, ("examples", "draws", "split"), "goes with --evaluate RUN")

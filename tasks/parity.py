@@ -187,6 +187,14 @@ class Parity:
     def __init__(self, config: ParityConfig):
         self.config = config
 
+    @staticmethod
+    def add_own_flags(parser: Any) -> None:
+        """Flags that are not settings of a run: parity has none."""
+
+    @staticmethod
+    def use_own_flags(options: Any) -> None:
+        """Turns such flags into settings."""
+
     def model(self) -> Model:
         return Model(kind="rnn", inputs=self.config.bits, hidden=self.config.hidden, outputs=1, output="binary")
 

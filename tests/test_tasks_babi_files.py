@@ -282,18 +282,17 @@ def test_the_known_sums_are_those_of_39_files(monkeypatch, tmp_path: Path):
 
 def test_flags_choose_the_source(tmp_path: Path, server: Server, released, known, monkeypatch):
     put(tmp_path, "qa6_test.txt", content(6, "test"))
-    assert download.choose_source(None, False, None) is None
-    source = download.choose_source(str(tmp_path), False, None)
-    assert source is not None and source.stories(6, "test")
+    assert download.choose_folder(None, False, None) is None
+    assert download.choose_folder(str(tmp_path), False, None) == str(tmp_path)
     with pytest.raises(Refused, match="--url goes with --download"):
-        download.choose_source(None, False, "http://x")
+        download.choose_folder(None, False, "http://x")
     with pytest.raises(Refused, match="two sources: choose one"):
-        download.choose_source(str(tmp_path), True, None)
+        download.choose_folder(str(tmp_path), True, None)
     monkeypatch.setenv("PONDERNET_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(download, "known_sums", lambda: known[0])
     monkeypatch.setattr(download, "SIZES", known[1])
-    source = download.choose_source(None, True, server.offer("babi.tar.gz", archive_of(released)))
-    assert source is not None and (20, "train") in source.files
+    folder = download.choose_folder(None, True, server.offer("babi.tar.gz", archive_of(released)))
+    assert folder is not None and (20, "train") in files.open_source(folder).files
 
 
 def test_the_command_says_where_it_failed(server: Server, capsys, monkeypatch, tmp_path: Path):

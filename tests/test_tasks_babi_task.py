@@ -86,7 +86,12 @@ def test_the_paper_preset_has_the_papers_numbers():
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"tasks": "0"}, "--tasks must lie"), ({"tasks": "x"}, "--tasks takes"), ({"attention": 12}, "--attention must")],
+    [
+        ({"data_dir": "nowhere"}, "there is no folder or archive nowhere"),
+        ({"tasks": "0"}, "--tasks must lie"),
+        ({"tasks": "x"}, "--tasks takes"),
+        ({"attention": 12}, "--attention must"),
+    ],
     ids=str,
 )
 def test_wrong_settings_are_refused(settings: dict, words: str):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
 
-from tasks.babi.files import ARCHIVE_ROOT, Source, members, open_source
+from tasks.babi.files import ARCHIVE_ROOT, members
 from tasks.babi.stories import TASK_NAMES
 from tasks.checkpoint import write_whole
 from tasks.config import Parser
@@ -103,15 +103,13 @@ def fetch(
     return folder
 
 
-def choose_source(data_dir: str | None, download: bool, url: str | None) -> Source | None:
+def choose_folder(data_dir: str | None, download: bool, url: str | None) -> str | None:
     """Where --data-dir, --download and --url say that the stories are; None without any: they are generated."""
     if url is not None and not download:
         raise Refused("--url goes with --download")
     if download and data_dir is not None:
         raise Refused("--data-dir and --download are two sources: choose one")
-    if download:
-        return open_source(fetch(url or URL))
-    return None if data_dir is None else open_source(data_dir)
+    return str(fetch(url or URL)) if download else data_dir
 
 
 def chosen(archive: Path) -> dict[str, bytes]:

@@ -15,6 +15,7 @@ from ponder_ref.buckets import with_dropout
 from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
+from tasks.babi.download import URL, choose_folder
 from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, gather, generated_table, loaded_table
 from tasks.babi.files import open_source
 from tasks.babi.generate import parse_tasks
@@ -162,9 +163,24 @@ class Babi:
         "python -m tasks.babi --evaluate runs/solve --data-dir DIR --split valid",
     )
 
+    @staticmethod
+    def add_own_flags(parser: Any) -> None:
+        group = parser.add_argument_group(DATA)
+        group.add_argument("--download", action="store_true", help="fetch the released files once, and use them")
+        group.add_argument("--url", metavar="URL", help=f"with --download: address of the archive (default {URL})")
+
+    @staticmethod
+    def use_own_flags(options: Any) -> None:
+        """Sets --data-dir to what was fetched."""
+        given = {name: getattr(options, name, None) for name in ("data_dir", "url")}
+        folder = choose_folder(download=getattr(options, "download", False), **given)
+        if folder is not None:
+            options.data_dir = folder
+
     def __init__(self, config: BabiConfig):
         self.config = config
         self.numbers = config.task_numbers()
+        self.source = None if config.data_dir is None else open_source(config.data_dir)
 
     def model(self) -> Transformer:
         return self.config.model_settings()
@@ -181,8 +197,8 @@ class Babi:
 
     def table(self, split: str, part: int = 0) -> Table:
         c = self.config
-        if c.data_dir is not None:
-            return loaded_table(open_source(c.data_dir), self.numbers, split)
+        if self.source is not None:
+            return loaded_table(self.source, self.numbers, split)
         return generated_table(self.numbers, split, c.questions if split == "train" else c.held_out, c.seed, part)
 
     @functools.lru_cache(maxsize=2)  # noqa: B019 (a run has one task)
@@ -202,7 +218,7 @@ class Babi:
             raise Refused(f"--batch-size is too small: {error}") from None
 
     def part(self, index: int) -> int:
-        return 0 if self.config.renew is None or self.config.data_dir is not None else index // self.config.renew
+        return 0 if self.config.renew is None or self.source is not None else index // self.config.renew
 
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
         """Training batches: "words.L" `[K, b, L, 11]` for each bucket, and the bits that dropout leaves."""
