@@ -12,6 +12,7 @@ from typing import Any
 
 from tasks import figures
 from tasks.config import flag, show
+from tasks.metrics import bands
 from tasks.parity import Parity
 from tasks.runs import Run, read_json, read_records
 
@@ -45,10 +46,28 @@ def command(run: Run) -> str:
     return " ".join([run.command(), f"--preset {preset}", *flags, "--seed SEED", f"--backend {run.backend}"])
 
 
-def minutes(group: list[Run], clock: str) -> str:
-    """The time of a run by a clock of sessions.jsonl, mean over the seeds."""
-    spent = [sum(record[clock] for record in read_records(run.sessions)) / 60 for run in group]
-    return f"{statistics.mean(spent):.1f}"
+def minutes(group: list[Run]) -> str:
+    """The time of a run, mean over the seeds: of the processor, where it was noted, and by the clock."""
+    sessions = [read_records(run.sessions) for run in group]
+    by_clock = statistics.mean(sum(record["seconds"] for record in records) / 60 for records in sessions)
+    if not all("cpu_seconds" in record for records in sessions for record in records):
+        return f"{by_clock:.1f} minutes each"
+    worked = statistics.mean(sum(record["cpu_seconds"] for record in records) / 60 for records in sessions)
+    return f"{worked:.1f} minutes of one core each ({by_clock:.1f} by the clock)"
+
+
+def by_difficulty(groups: dict[str, list[Run]]) -> list[str]:
+    """Accuracy and steps of the test by bands of difficulty, mean over the seeds; a line for each group of runs."""
+    lines = []
+    for label, group in groups.items():
+        tests = [record for run in group for record in read_records(run.metrics) if record.get("split") == "test"]
+        if tests:
+            cells = [
+                f"{rows[0][0]}: {spread([row[2] for row in rows], 3)} ({spread([row[3] for row in rows], 1)} steps)"
+                for rows in zip(*(bands(record["levels"]) for record in tests), strict=True)
+            ]
+            lines.append(f"- {label}: {'; '.join(cells)}")
+    return ["", f"Accuracy of the test by number of {Parity.DIFFICULTY}:", "", *lines] if lines else []
 
 
 def rows(group: list[Run], split: str) -> list[str]:
@@ -87,11 +106,11 @@ def experiment(folder: Path) -> str:
                 continue  # a run that has not ended has no test: its last validation stands in, and says so
             if cells := rows(group, split):
                 lines.append(f"| {label} | {split} | {' | '.join(cells)} |")
+    lines += by_difficulty(groups)
     lines += ["", "Commands:", ""]
     for label, group in groups.items():
-        took = f"{minutes(group, 'cpu_seconds')} minutes of one core each ({minutes(group, 'seconds')} by the clock)"
         seeds = ", ".join(str(run.config.seed) for run in group)
-        lines.append(f"- {label}: `{command(group[0])}`, seeds {seeds}; {took}")
+        lines.append(f"- {label}: `{command(group[0])}`, seeds {seeds}; {minutes(group)}")
     drawn = figures.draw([str(folder)], DOCS / "figures" / folder.name)
     lines += ["", *(f"![{path.stem} of {about['title']}](figures/{folder.name}/{path.name})" for path in drawn), ""]
     return "\n".join(lines)
