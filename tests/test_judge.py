@@ -1,4 +1,4 @@
-"""The judge itself: what it rejects and by which requirement, what it accepts, and what its command line promises."""
+"""The judge itself: what it says of a backend, and what its command line promises."""
 
 import json
 import os
@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import ponder_ref
-from ponder_ref.conformance.mutants.__main__ import DEFECTS, EQUIVALENTS, rejected_by
+from ponder_ref.conformance.mutants.__main__ import DEFECTS, rejected_by
 from ponder_ref.conformance.mutants.base import Mutant, backend
-from ponder_ref.conformance.mutants.offsets import NOT_JUDGED
 from ponder_ref.conformance.run import judge
-from ponder_ref.spec_data import requirements, tolerances
+from ponder_ref.spec_data import requirements
 
 
 def run(*arguments, cwd=None, **environment):
@@ -21,37 +20,6 @@ def run(*arguments, cwd=None, **environment):
     return subprocess.run(
         command, capture_output=True, text=True, cwd=cwd, env={**os.environ, **environment}, timeout=300
     )
-
-
-@pytest.mark.parametrize("mutant", DEFECTS, ids=lambda mutant: mutant.name)
-def test_every_defect_is_rejected_by_the_requirement_that_names_it(mutant):
-    failed = rejected_by(mutant)
-    assert mutant.requirement in failed, f"{mutant.name} ({mutant.defect}) was not rejected by {mutant.requirement}"
-
-
-@pytest.mark.parametrize("mutant", EQUIVALENTS, ids=lambda mutant: mutant.name)
-def test_what_is_right_but_different_is_not_rejected(mutant):
-    assert rejected_by(mutant, whole=True) == {}
-
-
-def test_a_mutant_without_its_defect_is_not_rejected():
-    """The test of the mutants can fail: with the defect taken out, nothing rejects it."""
-    kl = next(mutant for mutant in DEFECTS if mutant.name == "kl-reversed")
-    healed = Mutant(kl.name, kl.defect, kl.requirement, {}, kl.dtypes)
-    assert rejected_by(kl) and rejected_by(healed) == {}
-
-
-def test_every_requirement_of_the_mathematics_has_a_mutant():
-    covered = {mutant.requirement for mutant in DEFECTS}
-    assert {r for r in requirements() if r != "B9"} <= covered  # to compile, a framework is needed
-
-
-def test_every_tolerance_has_a_mutant():
-    names = {mutant.name for mutant in DEFECTS}
-    assert set(NOT_JUDGED) < set(tolerances())
-    for quantity, entries in tolerances().items():
-        for dtype in set(entries) - {"bfloat16"} if quantity not in NOT_JUDGED else ():
-            assert any(name.startswith(f"off-{quantity}-{dtype}") for name in names), (quantity, dtype)
 
 
 def test_the_complaint_says_what_was_got_and_what_it_should_have_been():
