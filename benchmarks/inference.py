@@ -7,6 +7,7 @@ timed in turn in one process, on the same threads. overhead = wall / (wall of fi
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,7 @@ def measure(framework: str, network: str, options: argparse.Namespace) -> list[d
         lam = np.full((options.steps, options.examples), 1 / (1 + np.exp(-logit)))
         steps = ponder_ref.draw_steps(lam, SEED, np.arange(options.examples))
         share = steps.sum() / (options.examples * options.steps)
+        print(f"{framework}, {network}, mean of {mean:g} steps ...", file=sys.stderr, flush=True)  # it takes minutes
         found = timed(runs, logit, options)
         base = found["fixed N"]["seconds"]
         usual = found["whole-batch exit"]["seconds"]
