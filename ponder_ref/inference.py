@@ -29,7 +29,7 @@ def _one(step: Callable, x: Any, state: Any, rule: ExitRule, example_id: int) ->
     """Predictions `[n, ...]` and logits `[n]` of the n steps that one example takes; x and state have a batch of 1."""
     predictions, logits = [], []
     while not logits or not _leaves(rule, example_id, as_float(np.array(logits))):
-        y_hat, state, z = step(state) if x is None else step(x, state)
+        y_hat, state, z = checks.step_result(step(state) if x is None else step(x, state))
         checks.check_answer(y_hat, z, 1)
         predictions.append(y_hat[0])
         logits.append(z[0])

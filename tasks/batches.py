@@ -6,7 +6,7 @@ go on at any update. Splits are streams of their own (spec tasks.md, "Splits").
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +48,12 @@ def words(seed: int, stream: int, indices: Iterable[int], size: int) -> np.ndarr
     """The first `size` 32-bit words of the stream at each index, `[K, size]` uint32; lower halves first."""
     long = [bit_generator(seed, stream, index).random_raw(-(-size // 2)) for index in indices]
     return np.stack(long).astype("<u8").view("<u4")[:, :size]
+
+
+def example_ids(split: str, indices: Sequence[int] | range, batch_size: int) -> np.ndarray:
+    """Ids that count through a split, `[K, B]` int64; in evaluation a batch has EVAL_BATCH examples."""
+    size = batch_size if split == "train" else EVAL_BATCH
+    return np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
 
 
 def stretches(start: int, total: int, *periods: int) -> Iterator[tuple[int, int]]:

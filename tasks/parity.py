@@ -16,7 +16,7 @@ import numpy as np
 from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Model
-from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, words
+from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, example_ids, words
 from tasks.config import Choice, Integer, Number, Span, option, show
 from tasks.errors import Refused
 from tasks.options import TrainingConfig
@@ -217,10 +217,9 @@ class Parity:
         In training the index is the update's number less one. Ids count through the split.
         """
         c = self.config
-        size = c.batch_size if split == "train" else EVAL_BATCH
-        random = words(c.seed, STREAMS[split], indices, size * (1 + c.bits)).reshape(len(indices), size, 1 + c.bits)
+        ids = example_ids(split, indices, c.batch_size)
+        random = words(c.seed, STREAMS[split], indices, ids.shape[1] * (1 + c.bits)).reshape(*ids.shape, 1 + c.bits)
         inputs = make_inputs(random, c.bits, c.ones(split), c.positions)
-        ids = np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
         return Batch(inputs.astype(np.float32), targets_of(inputs).astype(np.int64), None, ids)
 
     def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:

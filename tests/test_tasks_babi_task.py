@@ -40,6 +40,17 @@ def test_batches_have_fixed_shapes_and_depend_on_their_number_alone():
     assert not np.array_equal(made.pool("train", 0).table.sentences, made.pool("train", 1).table.sentences)
 
 
+def test_a_set_may_have_other_lengths_than_the_first():
+    """Lengths that it lacks are rows of weight 0, lengths that the first set lacks are left out."""
+    made = task(renew=1, batch_size=16)
+    first = set(made.rows)
+    made.rows = {6: 8, 320: 8}
+    assert {6} < first and 320 not in first
+    batch = made.batches("train", [1])
+    assert {name for name in batch.inputs if name.startswith("words")} == {"words.7", "words.321"}
+    assert (batch.weights[0, :8] > 0).all() and not batch.weights[0, 8:].any()
+
+
 def test_a_batch_holds_the_stories_that_its_ids_name():
     made = task(dropout=0.0)
     batch = made.batches("train", [4])

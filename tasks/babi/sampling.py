@@ -5,7 +5,7 @@ has a fixed number of rows from each bucket of lengths, so that all updates have
 it: the weighted mean over a batch has the expectation that plain draws would have.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -63,21 +63,24 @@ class Pool:
         for bucket, chosen in zip(self.buckets, np.split(uniform, np.cumsum(rows)[:-1], axis=1), strict=True):
             last = len(bucket.ids) - 1  # the last bound may fall short of 1 by rounding
             ids = bucket.ids[np.minimum(np.searchsorted(bucket.bounds, chosen, side="right"), last)]
-            weights = np.full(ids.shape, bucket.share / ids.shape[1], np.float32)
+            weights = np.full(ids.shape, bucket.share / max(1, ids.shape[1]), np.float32)  # a bucket may have no rows
             result.append(self.batch(ids, weights, bucket.size))
         return result
 
     def batch(self, ids: np.ndarray, weights: np.ndarray, size: int) -> Batch:
         return Batch(gather(self.table, ids, size), self.table.answers[ids], weights, ids)
 
-    def in_order(self, batch_size: int) -> Iterator[Batch]:
+    def in_order(self, batch_size: int | Callable[[int], int], among: np.ndarray | None = None) -> Iterator[Batch]:
         """Every question once, for evaluation: batches of `[batch_size]` rows of one bucket, weight 1.
 
-        A bucket's last batch is filled up with its first question at weight 0.
+        A bucket's last batch is filled up with its first question at weight 0. The batch size may be a function of the
+        bucket's; `among` `[Q]` says which questions are meant, if not all.
         """
         for bucket in self.buckets:
-            for first in range(0, len(bucket.ids), batch_size):
-                ids = bucket.ids[first : first + batch_size]
-                fill = batch_size - len(ids)
+            rows = batch_size if isinstance(batch_size, int) else batch_size(bucket.size)
+            meant = bucket.ids if among is None else bucket.ids[among[bucket.ids]]
+            for first in range(0, len(meant), rows):
+                ids = meant[first : first + rows]
+                fill = rows - len(ids)
                 weights = np.concatenate([np.ones(len(ids)), np.zeros(fill)]).astype(np.float32)
                 yield self.batch(np.concatenate([ids, np.repeat(bucket.ids[:1], fill)]), weights, bucket.size)

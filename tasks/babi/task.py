@@ -16,7 +16,7 @@ from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
 from tasks.babi.download import URL, choose_folder
-from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, gather, generated_table, loaded_table
+from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, generated_table, loaded_table
 from tasks.babi.files import open_source
 from tasks.babi.generate import parse_tasks
 from tasks.babi.report import draw, lines
@@ -228,20 +228,20 @@ class Babi:
         return Batch(inputs, *rest)
 
     def one_batch(self, index: int) -> Batch:
+        """Stories of a length that the first set does not have are left out: the shapes are fixed."""
         pool = self.pool("train", self.part(index))
-        sizes = {bucket.size for bucket in pool.buckets}
         drawn = pool.batches(self.config.seed, [index], [self.rows.get(bucket.size, 0) for bucket in pool.buckets])
         by_size = {bucket.size: batch for bucket, batch in zip(pool.buckets, drawn, strict=True)}
-        parts = []
+        inputs, parts = {}, []
         for size, rows in self.rows.items():
-            if size in sizes:
-                batch = by_size[size]
-                parts.append(Batch(Inputs(*(x[0] for x in batch.inputs)), *(x[0] for x in batch[1:])))
+            if size in by_size:
+                stories, *rest = by_size[size]
+                part = Batch(Inputs(*(x[0] for x in stories)), *(x[0] for x in rest))
             else:  # a set without stories of this length: rows of weight 0 keep the shapes
                 ids = np.repeat(pool.buckets[0].ids[:1], rows)
-                inputs = gather(pool.table, ids, size)
-                parts.append(Batch(inputs, pool.table.answers[ids], np.zeros(rows, np.float32), ids))
-        inputs = {f"words.{size + 1}": words(part.inputs) for size, part in zip(self.rows, parts, strict=True)}
+                part = pool.batch(ids, np.zeros(rows, np.float32), size)
+            inputs |= named(part.inputs)
+            parts.append(part)
         inputs = with_dropout(self.model(), inputs, self.config.seed, index, self.config.max_steps)
         targets, weights, ids = (np.concatenate(arrays) for arrays in zip(*(part[1:] for part in parts), strict=True))
         return Batch(inputs, targets, weights, ids)
@@ -252,20 +252,21 @@ class Babi:
         each = max(1, examples // len(self.numbers))
         tasks = pool.table.tasks
         rank = np.arange(len(tasks)) - np.searchsorted(tasks, tasks)  # the table has its tasks in order
-        for bucket in pool.buckets:
-            chosen = bucket.ids[rank[bucket.ids] < each]
-            size = max(1, EVAL_ROWS // (bucket.size + 1))
-            for first in range(0, len(chosen), size):
-                ids = chosen[first : first + size]
-                full = np.concatenate([ids, np.repeat(ids[:1], size - len(ids))])
-                inputs = {f"words.{bucket.size + 1}": words(gather(pool.table, full, bucket.size))}
-                yield EvalBatch(inputs, pool.table.answers[full], full, tasks[full], len(ids))
+        for batch in pool.in_order(lambda size: max(1, EVAL_ROWS // (size + 1)), rank < each):
+            ids, counted = batch.example_ids, int(batch.weights.sum())
+            yield EvalBatch(named(batch.inputs), batch.targets, ids, tasks[ids], counted)
 
     def report(self, record: dict[str, Any]) -> list[str]:
         return lines(record, TASK_NAMES)
 
     def draw(self, run: Any, records: list[dict[str, Any]]) -> list[Any]:
         return draw(run, records)
+
+
+def named(inputs: Inputs) -> dict[str, np.ndarray]:
+    """A bucket's stories under the name that the Transformer knows them by."""
+    made = words(inputs)
+    return {f"words.{made.shape[-2]}": made}
 
 
 def words(inputs: Inputs) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from ponder_ref.interface import Batch
-from tasks.batches import EVAL_BATCH, STREAMS, words
+from tasks.batches import STREAMS, example_ids, words
 from tasks.errors import Refused
 from tasks.pai.layout import kinds_of
 from tasks.pai.trials import LENGTHS, SEQUENCES, Drawn, draw, word_count
@@ -60,10 +60,9 @@ class Data:
 
         Examples with even ids have direct queries, the others indirect ones: every batch is balanced.
         """
-        size = self.batch_size if split == "train" else EVAL_BATCH
-        ids = np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
+        ids = example_ids(split, indices, self.batch_size)
         count = word_count(self.length)
-        random = words(self.seed, STREAMS[split], indices, size * count).reshape(len(indices), size, count)
+        random = words(self.seed, STREAMS[split], indices, ids.shape[1] * count).reshape(*ids.shape, count)
         return draw(random, ids % 2 == 0, self.source.size(split), self.length), ids
 
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:

@@ -21,7 +21,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from ponder_ref.interface import Batch
-from tasks.batches import EVAL_BATCH, STREAMS, words
+from tasks.batches import STREAMS, example_ids, words
 from tasks.errors import Refused
 from tasks.pai import records
 from tasks.pai.layout import Inputs, compact, kinds_of
@@ -171,9 +171,8 @@ class Released:
 
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
         """As `tasks.pai.data.Data.batches`."""
-        size = self.batch_size if split == "train" else EVAL_BATCH
-        ids = np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
-        random = words(self.seed, STREAMS[split], indices, 2 * size).reshape(-1, 2)
+        ids = example_ids(split, indices, self.batch_size)
+        random = words(self.seed, STREAMS[split], indices, 2 * ids.shape[1]).reshape(-1, 2)
         chosen = below(random[:, 0], len(self.places(split)))
         found = [
             self.example(split, int(record), word, direct=bool(example % 2 == 0))

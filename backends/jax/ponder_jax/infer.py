@@ -53,7 +53,7 @@ def choose_slots(tree: Any, count: int) -> int:
 
 
 def one_step(step: Callable, x: Any, state: Any) -> tuple[Any, Any, Any]:
-    return step(state) if x is None else step(x, state)
+    return checks.step_result(step(state) if x is None else step(x, state))
 
 
 def select(mask: jax.Array, new: Any, old: Any) -> Any:

@@ -96,7 +96,7 @@ class Slots:
         """One step of every example; those that leave by it."""
         x, state = self.tree
         count = len(self.places)
-        y_hat, state, z = self.step(state) if x is None else self.step(x, state)
+        y_hat, state, z = checks.step_result(self.step(state) if x is None else self.step(x, state))
         checks.check_answer(y_hat, z, count)
         self.tree, self.rows = (x, state), self.rows + count
         halts, blending = self.exits.decide(z)
