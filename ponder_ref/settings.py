@@ -113,6 +113,7 @@ class Optimiser:
     learning_rate: float = 3e-4
     total: int = 100_000
     warmup: int = 0
+    hold: int = 0
     decay: str = "constant"
     end: float = 0.0
     weight_decay: float = 0.0
@@ -125,6 +126,8 @@ class Optimiser:
         checks.check_number("learning_rate", self.learning_rate, "[0, inf)")
         checks.check_count("total", self.total, 1)
         checks.check_count("warmup", self.warmup, 0, self.total - 1)
+        if self.hold:
+            checks.check_count("hold", self.hold, self.warmup, self.total - 1)
         for name in ("end", "weight_decay"):
             checks.check_number(name, getattr(self, name), "[0, inf)")
         if self.clip is not None:

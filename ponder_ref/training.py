@@ -13,12 +13,22 @@ PARTS = ("params", "m", "v")
 
 
 def learning_rates(optimiser: Optimiser, first: int, count: int) -> dict[str, np.ndarray]:
-    """Learning rates `[count]` of Adam and of Muon from update `first` on, by the schedule (O5), in float64."""
-    shape = {"total": optimiser.total, "warmup": optimiser.warmup, "decay": optimiser.decay, "end": optimiser.end}
+    """Learning rates `[count]` of Adam and of Muon from update `first` on (O5, with `hold`), in float64."""
+    held = {"total": optimiser.total, "warmup": optimiser.warmup}
+    falling = {"total": optimiser.total - optimiser.hold, "decay": optimiser.decay, "end": optimiser.end}
+    if not optimiser.hold:
+        falling["warmup"] = optimiser.warmup
     matrices = optimiser.matrix_learning_rate
     tops = {"adam": optimiser.learning_rate, "muon": optimiser.learning_rate if matrices is None else matrices}
     return {
-        name: np.array([schedule(t, learning_rate=top, **shape) for t in range(first, first + count)])
+        name: np.array(
+            [
+                schedule(t, learning_rate=top, **held)
+                if t <= optimiser.hold
+                else schedule(t - optimiser.hold, learning_rate=top, **falling)
+                for t in range(first, first + count)
+            ]
+        )
         for name, top in tops.items()
     }
 

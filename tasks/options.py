@@ -55,6 +55,9 @@ class TrainingConfig:
     learning_rate: float = option(3e-4, Number("(0, 10]"), "of Adam", group=OPTIMISER, paper="3e-4")
     matrix_learning_rate: float = option(4e-3, Number("(0, 10]"), "of Muon, for matrices", group=OPTIMISER)
     warmup: int = option(0, Integer(0, 10**9), "updates over which the learning rate rises", group=OPTIMISER)
+    hold: int = option(
+        0, Integer(0, 10**9), "updates before the decay begins, 0 is from the warm-up's end on", group=OPTIMISER
+    )
     decay: str = option(
         "constant",
         Choice(("constant", "linear", "cosine")),
@@ -116,6 +119,7 @@ class TrainingConfig:
             learning_rate=self.learning_rate,
             total=self.updates,
             warmup=self.warmup,
+            hold=self.hold,
             decay=self.decay,
             weight_decay=self.weight_decay,
             clip=self.clip,

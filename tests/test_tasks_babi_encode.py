@@ -127,11 +127,12 @@ def test_rows_add_up_and_follow_the_shares(table: encode.Table):
         pool.batches(0, [0], [1])
 
 
-def test_every_task_and_every_question_of_it_is_equally_likely():
-    """Unequal tasks, few rows per bucket: the weights give each task the same sum, and each question of a task."""
+@pytest.mark.parametrize("shares", [{}, {8: 2.5}])
+def test_every_task_has_its_share_and_every_question_of_it_is_equally_likely(shares: dict[int, float]):
+    """Unequal tasks, few rows per bucket: the weights give each task its sum, and each question of a task."""
     tables = [encode.generated_table((task,), "train", count, 0) for task, count in ((1, 20), (8, 60), (20, 40))]
     table = encode.join(tables)
-    pool = Pool(table, (1, 4, 16, 64))
+    pool = Pool(table, (1, 4, 16, 64), shares)
     total = np.zeros(len(table.answers))
     squares = np.zeros(len(table.answers))
     updates = 4000
@@ -141,7 +142,8 @@ def test_every_task_and_every_question_of_it_is_equally_likely():
             np.add.at(squares, update_ids, weights.astype(float) ** 2)
     share = total / updates
     assert share.sum() == pytest.approx(1, abs=1e-6)
-    expected = 1 / (3 * np.bincount(table.tasks)[table.tasks])
+    each = np.array([shares.get(task, 1.0) for task in table.tasks])
+    expected = each / ((2 + shares.get(8, 1.0)) * np.bincount(table.tasks)[table.tasks])
     assert (np.abs(share - expected) < 5 * np.sqrt(squares) / updates).all()
     assert np.array_equal(np.unique(np.concatenate([b.ids for b in pool.buckets])), np.arange(len(total)))
 

@@ -110,6 +110,12 @@ def test_wrong_settings_are_refused(settings: dict, words: str):
         task(**settings)
 
 
+@pytest.mark.parametrize("more", ["3", "3:x", "3:1", "1:0", "1:101", "1:2,"])
+def test_shares_that_cannot_be_are_refused(more: str):
+    with pytest.raises(Refused, match="--more"):
+        task(more=more)
+
+
 def test_a_batch_too_small_for_the_buckets_is_refused():
     with pytest.raises(Refused, match="--batch-size"):
         task(batch_size=1).batches("train", [0])

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from task_helpers import parity, refused
 
+from ponder_ref.settings import Optimiser
+from ponder_ref.training import learning_rates
 from tasks import config
 from tasks import parity as parity_module
 from tasks.command import parser
@@ -129,3 +131,14 @@ def test_choices_show_their_words():
     assert str(Choice(("a", "b"))) == "a, b"
     assert config.show((1, 48)) == "1-48"
     assert config.show(None) == "off"
+
+
+def test_a_held_rate_falls_as_a_short_run_would():
+    """Until `hold` it is as if there were no decay; after it as in a run that begins there."""
+    held = learning_rates(Optimiser(learning_rate=1.0, total=10, warmup=2, hold=4, decay="linear"), 1, 11)["adam"]
+    assert held.tolist() == pytest.approx([0.5, 1, 1, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
+    whole = learning_rates(Optimiser(learning_rate=1.0, total=10, warmup=2, decay="linear"), 1, 3)["adam"]
+    assert whole.tolist() == pytest.approx([0.5, 1, 1])
+    for hold in (1, 10):
+        with pytest.raises(Refused, match="hold"):
+            Parity.Config(updates=10, warmup=2, hold=hold, decay="linear", chunk=1)

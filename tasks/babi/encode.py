@@ -16,7 +16,17 @@ from tasks.babi.stories import Question, Story
 from tasks.babi.vocabulary import ANSWERS, MAX_WORDS, PADDING, WORDS, answer_number, sentence_numbers
 
 MAX_SENTENCES = 320
-BUCKETS = (2, 6, 10, 16, 32, 64, 128, MAX_SENTENCES)  # sentences; those of an example are padded to the next of these
+BUCKETS = (
+    2,
+    6,
+    10,
+    16,
+    32,
+    64,
+    128,
+    240,
+    MAX_SENTENCES,
+)  # sentences; those of an example are padded to the next of these
 VOCABULARY = len(WORDS) + 1  # with padding
 CLASSES = len(ANSWERS)
 

@@ -1,11 +1,12 @@
 """Batches by number, for generated and for loaded stories alike: a pure function of (table, seed, update).
 
-Every task is equally likely for each example, and so is every question of the task, whatever their numbers. A batch
+Every task is equally likely for each example, or has the share that it is given, and every question of a task is
+equally likely, whatever their numbers. A batch
 has a fixed number of rows from each bucket of lengths, so that all updates have the same shapes; weights make up for
 it: the weighted mean over a batch has the expectation that plain draws would have.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,10 +29,12 @@ class Bucket(NamedTuple):
 class Pool:
     """A table's questions by bucket, ready for drawing. Buckets without questions are left out."""
 
-    def __init__(self, table: Table, buckets: Sequence[int] = BUCKETS):
+    def __init__(self, table: Table, buckets: Sequence[int] = BUCKETS, shares: Mapping[int, float] | None = None):
+        """`shares` says how often a task is drawn, where it is not 1; only ratios matter."""
         self.table = table
         tasks, places, counts = np.unique(table.tasks, return_inverse=True, return_counts=True)
-        chance = 1 / (len(tasks) * counts[places])
+        share = np.array([(shares or {}).get(int(task), 1.0) for task in tasks])
+        chance = (share / (share.sum() * counts))[places]
         where = buckets_of(table.lengths(), buckets)
         self.buckets: list[Bucket] = []
         for index in np.unique(where):

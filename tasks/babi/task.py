@@ -44,6 +44,9 @@ class BabiConfig(TrainingConfig):
     )
     max_steps: int = option(10, Integer(1, 1000), "largest number of steps N", group=HALTING, paper="10")
     tasks: str = option("1-20", Text(), "which of the twenty tasks, such as 1-20 or 1,2,15", group=DATA, paper="1-20")
+    more: str | None = option(
+        None, Text(off=True), "tasks drawn more often in training, such as 3:2,16:3; the others have 1", group=DATA
+    )
     data_dir: str | None = option(
         None, Text(off=True), "folder or .tar.gz with the released files, off is generated stories", group=DATA
     )
@@ -77,6 +80,7 @@ class BabiConfig(TrainingConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.task_numbers()
+        self.shares()
         try:
             self.model_settings()
         except ValueError as error:
@@ -84,6 +88,20 @@ class BabiConfig(TrainingConfig):
 
     def task_numbers(self) -> tuple[int, ...]:
         return parse_tasks(self.tasks, "--tasks")
+
+    def shares(self) -> dict[int, float]:
+        """How often the tasks of --more are drawn, for once that another is."""
+        found: dict[int, float] = {}
+        for part in (self.more or "").split(",") if self.more else ():
+            number, _, times = part.partition(":")
+            try:
+                task, share = int(number), float(times)
+            except ValueError:
+                raise Refused(f"--more must look like 3:2,16:3, got {part!r}") from None
+            if task not in self.task_numbers() or not 0 < share <= 100:
+                raise Refused(f"--more takes tasks of --tasks, each with a number in (0, 100], got {part!r}")
+            found[task] = share
+        return found
 
     def model_settings(self) -> Transformer:
         sizes = {
@@ -103,6 +121,7 @@ SMALL = {
     "matrix_learning_rate": 5e-3,
     "clip": 1.0,
     "dropout": 0.0,
+    "sentences": 64,  # no support of an answer lies further back, and a batch with rows of 320 takes twice as long
     "chunk": 10,
     "log_every": 50,
 }
@@ -134,6 +153,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "solve": {
         **SMALL,
         "batch_size": 64,
+        "more": "3:2,16:3,17:3,18:2,19:3",
         "renew": 3000,
         "updates": 100_000,
         "decay": "linear",
@@ -206,7 +226,7 @@ class Babi:
         """The questions of a split, cut to the longest story; training's may come in parts."""
         table = self.table(split, part)
         starts = np.maximum(table.starts, table.stops - self.config.sentences)
-        return Pool(table._replace(starts=starts))
+        return Pool(table._replace(starts=starts), shares=self.config.shares() if split == "train" else None)
 
     @functools.cached_property
     def rows(self) -> dict[int, int]:
