@@ -182,7 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
         ("units", 128, "of the RNN"),
         ("width", 256, "d of the transformer"),
         ("tokens", 64, "of the transformer"),
-        ("repetitions", 3, "of each contender"),
+        ("repetitions", 1, "of each contender; ten times as many of the RNN"),
         ("threads", 1, "of each framework"),
     ):
         command.add_argument(f"--{name}", type=partial(_positive, 1), default=value, help=f"{what} (default: {value})")

@@ -22,6 +22,8 @@ from tasks.errors import Refused, cannot_write
 from tasks.plots import COLOURS, pyplot, save
 
 SEED = 1
+TINY = 10  # the tiny network is run so many times as often
+PEERS = 512  # examples that the others are given: their ratios do not depend on the number
 OVERHEAD, FASTER = 1.2, 3.0  # targets: overhead of the transformer, and gain on the whole-batch exit at mean 4
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 Contender = Callable[[float, int], tuple[int, np.ndarray]]
@@ -68,41 +70,53 @@ def contenders(framework: str, network: str, options: argparse.Namespace) -> dic
     return found
 
 
-def timed(runs: dict[str, Contender], logit: float, options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Seconds of each contender (the median), rows and steps; in turn, repetition by repetition."""
-    for run in runs.values():
-        run(logit, 1)
-    found: dict[str, dict[str, Any]] = {name: {"seconds": []} for name in runs}
-    for _ in range(options.repetitions):
-        for name, run in runs.items():
-            start = CLOCKS[options.clock]()
-            rows, steps = run(logit, options.steps)
-            found[name]["seconds"].append(CLOCKS[options.clock]() - start)
-            found[name] |= {"rows": rows, "steps": steps}
+def timed(run: Contender, logit: float, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds of one run, its rows and steps."""
+    start = CLOCKS[options.clock]()
+    rows, steps = run(logit, options.steps)
+    return {"seconds": CLOCKS[options.clock]() - start, "rows": int(rows), "steps": steps}
+
+
+def laws(options: argparse.Namespace) -> dict[float, tuple[float, np.ndarray]]:
+    """For each mean the logit, and the steps `[M]` that it and the seed give."""
+    found = {}
+    for mean in options.means:
+        logit = logit_of_mean(mean, options.steps)
+        lam = np.full((options.steps, options.examples), 1 / (1 + np.exp(-logit)))
+        found[mean] = logit, ponder_ref.draw_steps(lam, SEED, np.arange(options.examples))
     return found
 
 
 def measure(framework: str, network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """One record a contender and mean."""
-    runs, records = contenders(framework, network, options), []
-    for mean in options.means:
-        logit = logit_of_mean(mean, options.steps)
-        lam = np.full((options.steps, options.examples), 1 / (1 + np.exp(-logit)))
-        steps = ponder_ref.draw_steps(lam, SEED, np.arange(options.examples))
-        share = steps.sum() / (options.examples * options.steps)
-        print(f"{framework}, {network}, mean of {mean:g} steps ...", file=sys.stderr, flush=True)  # it takes minutes
-        found = timed(runs, logit, options)
-        base = found["fixed N"]["seconds"]
-        usual = found["whole-batch exit"]["seconds"]
-        for name, result in found.items():
-            if name != "fixed N" and not np.array_equal(result["steps"], steps):
-                raise RuntimeError(f"{framework}, {network}, {name}: other steps than the logits and seed give")
-            relative = statistics.median(s / b for s, b in zip(result["seconds"], base, strict=True))
-            gain = statistics.median(u / s for s, u in zip(result["seconds"], usual, strict=True))
-            record = {"framework": framework, "network": network, "mean": mean, "contender": name}
-            record |= {"seconds": statistics.median(result["seconds"]), "rows": int(result["rows"])}
-            record |= {"needed": int(steps.sum()), "share": float(share), "time": relative}
-            records.append(record | {"overhead": relative / float(share), "faster": gain})
+    """One record a contender and mean; in turn, repetition by repetition. Fixed N is timed once in each."""
+    runs, expected = contenders(framework, network, options), laws(options)
+    found: dict[tuple[float, str], list[dict[str, Any]]] = {}
+    for run in runs.values():  # warm-up
+        run(0.0, 1)
+    repetitions = options.repetitions * (TINY if network == "rnn" else 1)
+    for repetition in range(repetitions):
+        fixed = timed(runs["fixed N"], 0.0, options)
+        for mean, (logit, steps) in expected.items():
+            if network != "rnn":  # it takes minutes
+                where = f"repetition {repetition + 1} of {repetitions}, mean of {mean:g} steps ..."
+                print(f"{framework}, {network}, {where}", file=sys.stderr, flush=True)
+            for name, run in runs.items():
+                result = fixed if name == "fixed N" else timed(run, logit, options)
+                if name != "fixed N" and not np.array_equal(result["steps"], steps):
+                    raise RuntimeError(f"{framework}, {network}, {name}: other steps than the logits and seed give")
+                found.setdefault((mean, name), []).append(result)
+    records = []
+    for (mean, name), results in found.items():
+        seconds, base, usual = (
+            [result["seconds"] for result in found[mean, which]] for which in (name, "fixed N", "whole-batch exit")
+        )
+        needed = int(expected[mean][1].sum())
+        share = needed / (options.examples * options.steps)
+        relative = statistics.median(s / b for s, b in zip(seconds, base, strict=True))
+        gain = statistics.median(u / s for s, u in zip(seconds, usual, strict=True))
+        record = {"framework": framework, "network": network, "mean": mean, "contender": name}
+        record |= {"seconds": statistics.median(seconds), "rows": results[0]["rows"], "needed": needed}
+        records.append(record | {"share": share, "time": relative, "overhead": relative / share, "faster": gain})
     return records
 
 
@@ -116,19 +130,25 @@ def peers(options: argparse.Namespace) -> list[dict[str, Any]]:
         try:
             module: Any = import_or_skip("benchmarks.serving_torch", "pip install -e '.[torch]'")
             width = options.units if network == "rnn" else options.width
-            run = getattr(module, maker)(data_of(network, options), width, options.slots)
+            data = data_of(network, options)[:PEERS]
+            run = getattr(module, maker)(data, width, options.slots)
         except Skipped as reason:
             print(f"{name} is left out: {reason}.")
             continue
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        result: dict[str, tuple[float, int]] = {}
+        for what, logit in {
+            "never": -40.0,
+            **{f"{m:g}": logit_of_mean(m, options.steps) for m in options.means},
+        }.items():
+            run(logit, 1)
+            start = CLOCKS[options.clock]()
+            rows = run(logit, options.steps)
+            result[what] = CLOCKS[options.clock]() - start, rows
+        all_time, all_rows = result["never"]
         for mean in options.means:
-            result: dict[str, tuple[float, int]] = {}
-            for what, logit in (("never", -40.0), ("mean", logit_of_mean(mean, options.steps))):
-                run(logit, 1)
-                start = CLOCKS[options.clock]()
-                rows = run(logit, options.steps)
-                result[what] = CLOCKS[options.clock]() - start, rows
-            (all_time, all_rows), (some_time, some_rows) = result["never"], result["mean"]
-            record = {"contender": name, "mean": mean, "time": some_time / all_time, "rows": some_rows / all_rows}
+            time_taken, rows = result[f"{mean:g}"]
+            record = {"contender": name, "mean": mean, "time": time_taken / all_time, "rows": rows / all_rows}
             records.append(record)
     return records
 
