@@ -67,6 +67,7 @@ def parser(task: Any) -> Parser:
         "--examples", metavar="N", help=f"how many examples ({EXAMPLES}; default the run's --test-examples)"
     )
     judged.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
+    judged.add_argument("--record", action="store_true", help="add the result to the run's evaluations.jsonl")
     add_flags(p, task.Config, task.PRESETS["default"])
     task.add_own_flags(p)
     return p
@@ -172,6 +173,9 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     settings = {"examples": examples or run.config.test_examples or run.config.eval_examples, "draws": draws}
     for split in made.splits(stage):
         record = {"split": split, **evaluate(trainer, state, made, split, **settings)}
+        if hasattr(options, "record"):
+            about = {"kind": "eval", "update": found.about["update"], **{k: show(v) for k, v in explicit.items()}}
+            run.append(run.evaluations, [about | {"max_steps": made.config.max_steps} | record])
         print("\n".join(summary.of_record(record, made)))
     steps = 1 if made.config.method == "once" else made.config.max_steps
     print(f"checkpoint of update {found.about['update']}, N = {steps}, {draws} draws")
@@ -184,7 +188,7 @@ def main(task: Any, arguments: Sequence[str] | None = None) -> int:
         task.use_own_flags(options)
         if hasattr(options, "evaluate"):
             return evaluate_run(task, options)
-        refuse(options, ("examples", "draws", "split"), "goes with --evaluate RUN")
+        refuse(options, ("examples", "draws", "split", "record"), "goes with --evaluate RUN")
         return resume(task, options) if hasattr(options, "resume") else start(task, options)
     except (Refused, Diverged, Interrupted) as error:
         print(error, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The run folder: config.json, metrics.jsonl, sessions.jsonl, checkpoints/, figures/.
+"""The run folder: config.json, metrics.jsonl, sessions.jsonl, evaluations.jsonl, checkpoints/, figures/.
 
 A resumed run ends with the same folder as an unbroken one; only sessions.jsonl, which has the wall times, tells them
 apart.
@@ -16,7 +16,7 @@ from tasks.config import from_json, to_json
 from tasks.errors import Refused, cannot_write
 from tasks.options import first_difference
 
-CONFIG, METRICS, SESSIONS = "config.json", "metrics.jsonl", "sessions.jsonl"
+CONFIG, METRICS, SESSIONS, EVALUATIONS = "config.json", "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
 
 
 def read_json(path: Path) -> Any:
@@ -60,7 +60,7 @@ class Run:
 
     def __init__(self, folder: Path, task: str, config: Any, backend: str):
         self.folder, self.task, self.config, self.backend = folder, task, config, backend
-        self.metrics, self.sessions = folder / METRICS, folder / SESSIONS
+        self.metrics, self.sessions, self.evaluations = folder / METRICS, folder / SESSIONS, folder / EVALUATIONS
         self.checkpoints, self.figures = folder / "checkpoints", folder / "figures"
 
     @classmethod

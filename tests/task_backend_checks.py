@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from task_helpers import TINY, command, contents, environment, inside, parity, records
 
+from tasks.runs import read_records
+
 
 def check_smoke_learns(backend: str, folder: Path) -> None:
     """The smoke preset solves four bits, and the sampled numbers are near the expected ones."""
@@ -46,9 +48,11 @@ def check_methods(backend: str, folder: Path) -> None:
         (train,) = [record for record in kept if record["kind"] == "train"]
         assert np.isfinite(train["loss"])
         assert 30 <= kept[-1]["forward_passes"] <= 40 * steps
-    done = inside("--evaluate", "ponder", "--max-steps", "12", "--draws", "3", cwd=folder)
+    done = inside("--evaluate", "ponder", "--max-steps", "12", "--draws", "3", "--record", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "N = 12" in done.stdout
+    (kept,) = read_records(folder / "ponder" / "evaluations.jsonl")
+    assert (kept["max_steps"], kept["split"], kept["draws"], len(kept["step_share"])) == (12, "test", 3, 12)
 
 
 def check_babi(backend: str, folder: Path) -> None:
