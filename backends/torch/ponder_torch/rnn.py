@@ -43,27 +43,27 @@ def rnn_unroll(
     memory = memory or Memory()
     weights = torch.cat([params["output.w"].T, params["halt.w"].T])  # `[out, in]`, by which thin products are faster
     bias = torch.cat([params["output.b"], params["halt.b"]])
-    both, states, lengths = _Unroll.apply(projected, params["rnn.w_h"], weights, bias, max_steps, rule, memory)
+    y_hat, z, states, lengths = _Unroll.apply(projected, params["rnn.w_h"], weights, bias, max_steps, rule, memory)
     last = states[-1] if rule is None else states[lengths - 1, torch.arange(len(projected), device=projected.device)]
-    return both[..., :-1], both[..., -1], last, lengths
+    return y_hat, z, last, lengths
 
 
-def _tanh_(doubled: torch.Tensor) -> torch.Tensor:
-    """tanh(x) = 2σ(2x) − 1 of 2x, in place, rounded as numbers near 1 are; torch's own tanh takes thrice the time."""
-    return doubled.sigmoid_().mul_(2).sub_(1)
+def _tanh_(doubled: torch.Tensor, minus_one: torch.Tensor) -> torch.Tensor:
+    """tanh(x) = −1 + 2σ(2x) of 2x, in place, rounded as numbers near 1 are; torch's own tanh takes thrice the time."""
+    return torch.add(minus_one, doubled.sigmoid_(), alpha=2, out=doubled)
 
 
 class _Unroll(torch.autograd.Function):
-    """hₙ = tanh(p + hₙ₋₁·W_h) for n = 1..; heads `[N, batch, outputs + 1]`, states `[N, batch, hidden]` and Nᵢ."""
+    """hₙ = tanh(p + hₙ₋₁·W_h) for n = 1..; ŷ `[N, batch, outputs]`, z `[N, batch]`, states, Nᵢ."""
 
     @staticmethod
     def forward(ctx, projected, w_h, weights, bias, max_steps: int, rule: LeavingRule | None, memory: Memory):
         states = memory.take("states", (max_steps, *projected.shape), projected)
         rows, doubled, twice_w_h = states.unbind(), 2 * projected, 2 * w_h
         total, lengths = projected.new_zeros(len(projected)), torch.zeros_like(projected[:, 0], dtype=torch.int64)
-        count = max_steps
+        count, minus_one = max_steps, projected.new_full((), -1)
         for n, h in enumerate(rows, 1):
-            _tanh_(h.copy_(doubled) if n == 1 else torch.addmm(doubled, rows[n - 2], twice_w_h, out=h))
+            _tanh_(h.copy_(doubled) if n == 1 else torch.addmm(doubled, rows[n - 2], twice_w_h, out=h), minus_one)
             if rule is None:
                 continue
             total = total + rule.add(torch.addmv(bias[-1], h, weights[-1]))
@@ -76,14 +76,20 @@ class _Unroll(torch.autograd.Function):
         states = states[:count].detach()
         ctx.save_for_backward(states, w_h, weights)
         ctx.mark_non_differentiable(states, lengths)
+        ctx.set_materialize_grads(False)  # or zeros of all states would be made for the outputs without gradients
         ctx.memory = memory
-        return torch.nn.functional.linear(states, weights, bias), states, lengths
+        both = torch.nn.functional.linear(states, weights, bias)
+        # Cut here: the gradient of a slice outside would be padded with zeros, and the two added.
+        return both[..., :-1].clone(), both[..., -1].clone(), states, lengths
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
         """dₙ = (gₙ·V + dₙ₊₁·W_hᵀ)·(1 − hₙ²); a weight's gradient is one large product, in which h₀ = 0 has no share."""
         states, w_h, weights = ctx.saved_tensors
-        g, hidden, last = cotangents[0].flatten(0, 1), states.shape[-1], len(states) - 1
+        hidden, last, count = states.shape[-1], len(states) - 1, states.shape[:2].numel()
+        sizes = (len(weights) - 1, 1)  # a head that the loss does not use has no gradient
+        parts = zip(cotangents, sizes, strict=False)
+        g = torch.cat([states.new_zeros(count, k) if x is None else x.reshape(count, k) for x, k in parts], 1)
         d = ctx.memory.take("gradients", states.shape, states)
         torch.mm(g, weights, out=d.view(-1, hidden))
         one, slope, rows, back = states.new_ones(()), torch.empty_like(states[0]), d.unbind(), w_h.T
