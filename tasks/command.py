@@ -12,7 +12,7 @@ from tasks import checkpoint as checkpoints
 from tasks import summary
 from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
 from tasks.errors import Diverged, Interrupted, Refused
-from tasks.loop import evaluate, train
+from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
 from tasks.runs import Run, read_records
 from tasks.trainers import default_backend, load_state, make_trainer
@@ -116,6 +116,8 @@ def start(task: Any, options: argparse.Namespace) -> int:
     backend = getattr(options, "backend", None) or default_backend()
     checkpoints.library()
     made = task(config)
+    if config.start is not None:
+        first_parameters(made)  # refused here, it leaves no folder behind
     trainer = make_trainer(backend, made, number(options, "threads", THREADS, 1))
     run = Run.create(Path(options.out), task.NAME, config, backend)
     with run.alone():

@@ -9,12 +9,14 @@ import contextlib
 import signal
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from ponder_ref import SPEC_VERSION
+from ponder_ref.models import check_parameters
 from tasks import checkpoint as checkpoints
 from tasks.batches import Chunk, Prefetch, stretches
 from tasks.errors import Diverged, Interrupted, Refused
@@ -62,6 +64,24 @@ def evaluate(trainer: Any, state: Any, task: Any, split: str, *, examples: int, 
     return tally.result()
 
 
+def first_parameters(task: Any) -> dict[str, np.ndarray]:
+    """The parameters that a training begins with: the task's own, or those of the checkpoint of --start."""
+    if task.config.start is None:
+        return task.initial_parameters()
+    path = Path(task.config.start)
+    found = checkpoints.newest(path / "checkpoints") if path.is_dir() else checkpoints.read(path)
+    if found is None:
+        raise Refused(f"--start {path}: there is no checkpoint in it")
+    if found.about["task"] != task.NAME:
+        raise Refused(f"--start {path} is of the task {found.about['task']!r}, not of {task.NAME!r}")
+    params = {name.removeprefix("params."): x for name, x in found.arrays.items() if name.startswith("params.")}
+    try:
+        check_parameters(task.model(), params)
+    except ValueError as error:
+        raise Refused(f"--start {path} does not fit the model: {error}") from None
+    return params
+
+
 class Training:
     """A training under way: the trainer's state, the update it has reached, and the open window of metrics."""
 
@@ -69,7 +89,7 @@ class Training:
         self.run, self.task, self.trainer, self.config = run, task, trainer, task.config
         if start is None:
             self.update, self.window = 0, Window()
-            self.state = trainer.init(task.initial_parameters())
+            self.state = trainer.init(first_parameters(task))
         else:
             self.update, self.window = start.about["update"], Window(**start.about["window"])
             self.state = load_state(trainer, start.arrays, run.checkpoints)

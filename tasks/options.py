@@ -6,7 +6,7 @@ The numbers named "paper" are those of its appendix on the parity task.
 import dataclasses
 
 from ponder_ref.settings import Method, Optimiser
-from tasks.config import Choice, Integer, Number, flag, option
+from tasks.config import Choice, Integer, Number, Text, flag, option
 from tasks.errors import Refused
 
 HALTING = "halting"
@@ -72,6 +72,12 @@ class TrainingConfig:
 
     batch_size: int = option(128, Integer(1, 65536), "examples per update", group=TRAINING, paper="128")
     updates: int = option(100_000, Integer(1, 10**9), "number of updates", group=TRAINING)
+    start: str | None = option(
+        None,
+        Text(off=True),
+        "run or checkpoint whose parameters it begins with; moments and rates begin anew",
+        group=TRAINING,
+    )
     seed: int = option(0, Integer(0, MAX_SEED), "of everything drawn: parameters, data, sampled steps", group=TRAINING)
     dtype: str = option("float32", Choice(("float32", "float64")), "of the parameters", group=TRAINING)
     chunk: int = option(

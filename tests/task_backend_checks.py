@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
-from task_helpers import TINY, command, contents, environment, inside, parity, records
+from task_helpers import TINY, command, contents, environment, inside, parity, records, refused
 
 from tasks.runs import read_records
 
@@ -53,6 +53,20 @@ def check_methods(backend: str, folder: Path) -> None:
     assert "N = 12" in done.stdout
     (kept,) = read_records(folder / "ponder" / "evaluations.jsonl")
     assert (kept["max_steps"], kept["split"], kept["draws"], len(kept["step_share"])) == (12, "test", 3, 12)
+
+
+def check_start(backend: str, folder: Path) -> None:
+    """A run may begin where another ended; what cannot be begun with is refused, and no folder is left."""
+    start = [*TINY, "--updates", "10", "--chunk", "10", "--backend", backend]
+    assert inside(*start, "--out", "first", cwd=folder).returncode == 0
+    done = inside(*start, "--start", "first", "--out", "second", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    last = [record for record in records(folder / "first") if record.get("split") == "valid"][-1]
+    first = records(folder / "second")[0]
+    assert (first["update"], first["loss"], first["accuracy"]) == (0, last["loss"], last["accuracy"])
+    for wrong, flags in {"there is no checkpoint": ["."], "does not fit": ["first", "--hidden", "9"]}.items():
+        sentence = refused(inside(*start, "--start", *flags, "--out", "no", cwd=folder))
+        assert wrong in sentence and not (folder / "no").exists()
 
 
 def check_babi(backend: str, folder: Path) -> None:
