@@ -130,6 +130,13 @@ def _training(options: argparse.Namespace) -> int:
     return training(options)
 
 
+def _babi(options: argparse.Namespace) -> int:
+    """Imported when asked for: it needs the tasks too."""
+    from benchmarks.babi import babi
+
+    return babi(options)
+
+
 def _inference(options: argparse.Namespace) -> int:
     """Imported when asked for: it needs the tasks too."""
     for framework in ("torch", "jax"):  # before a framework is first used
@@ -174,6 +181,20 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
     command.add_argument("--threads", type=partial(_positive, 1), default=1, help="of each framework (default: 1)")
     command.set_defaults(run=_training)
+    command = commands.add_parser("babi", help="updates of the bAbI model: batches by length, padding, bare products")
+    for name, least, value, what in (
+        ("updates", 1, 2, "of a repetition"),
+        ("repetitions", 2, 5, "of each contender"),
+        ("padded", 1, 8, "examples of a batch that is padded to 320 sentences"),
+        ("questions", 20, 1000, "generated per task"),
+        ("threads", 1, 1, "of each framework"),
+    ):
+        kind = partial(_positive, least)
+        command.add_argument(f"--{name}", type=kind, default=value, help=f"{what} (default: {value})")
+    command.add_argument("--preset", metavar="NAME", default="default", help="of tasks.babi (default: default)")
+    known = ("torch", "jax")
+    command.add_argument("--frameworks", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
+    command.set_defaults(run=_babi)
     command = commands.add_parser("inference", help="leaving early: fixed N, the whole batch's exit, predict, peers")
     for name, value, what in (
         ("examples", 2048, "M"),

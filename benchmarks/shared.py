@@ -20,6 +20,17 @@ def import_or_skip(name: str, package: str) -> Any:
         raise Skipped(f"{error.name!r} is not installed ({package})") from None
 
 
+def made(makers: dict[str, Callable[[], Run]]) -> dict[str, Run]:
+    """The runs that can be made here; of the others it is said why not."""
+    runs = {}
+    for name, make in makers.items():
+        try:
+            runs[name] = make()
+        except Skipped as reason:
+            print(f"{name} is left out: {reason}.")
+    return runs
+
+
 def interleaved(runs: dict[str, Run], repetitions: int) -> dict[str, list[float]]:
     """Seconds of each run; all run in turn, repetition by repetition, so that the machine's load meets them all."""
     for run in runs.values():

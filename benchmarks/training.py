@@ -4,12 +4,11 @@ Batch 128, 64 bits, 128 units, N = 20, float32. Everything is timed in turn in o
 """
 
 import argparse
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from benchmarks.shared import Run, Skipped, import_or_skip, interleaved, ratios
+from benchmarks.shared import Run, Skipped, import_or_skip, interleaved, made, ratios
 from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Method, Model, Optimiser
@@ -212,16 +211,6 @@ def jax_products() -> Run:
     return run
 
 
-def _made(makers: dict[str, Callable[[], Run]]) -> dict[str, Run]:
-    runs = {}
-    for name, make in makers.items():
-        try:
-            runs[name] = make()
-        except Skipped as reason:
-            print(f"{name} is left out: {reason}.")
-    return runs
-
-
 def training(options: argparse.Namespace) -> int:
     """Prints three tables of ratios."""
     for backend in ("torch", "jax"):
@@ -231,7 +220,7 @@ def training(options: argparse.Namespace) -> int:
             continue
     print(f"updates of parity models: batch {BATCH}, {BITS} bits, {HIDDEN} units, N = {STEPS}, float32,")
     print(f"{options.threads} thread(s), {options.repetitions} interleaved repetitions of {CHUNK} updates\n")
-    runs = _made(
+    runs = made(
         {
             "labml-nn GRU, torch": labml_gru,
             "GRU in our wrapper, torch": torch_gru,
@@ -259,7 +248,7 @@ def training(options: argparse.Namespace) -> int:
 
 def _epsilon(backend: str, repetitions: int) -> None:
     """Time with ε over time with N steps, beside the share of steps that were run."""
-    runs = _made({"N": lambda: trainer_run(backend, halting=0.2)})
+    runs = made({"N": lambda: trainer_run(backend, halting=0.2)})
     if not runs:
         return
     wanted = {count: 1 - EPSILON ** (1 / (count - 0.5)) for count in (5, 10, 20)}

@@ -17,7 +17,9 @@ import numpy as np
 from tasks.errors import Refused, cannot_write
 
 FORMAT = "pondernet checkpoint 1"
+PARAMETERS = "pondernet parameters 1"  # the format without moments: to be used, not trained on
 SUFFIX = ".safetensors"
+PREFIX = "params."  # of the names of parameters
 INSTALL = "pip install -e '.[jax,tasks]' in a clone of pondernet installs it"
 
 
@@ -52,16 +54,21 @@ def checksum(arrays: dict[str, np.ndarray], about: dict[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def to_bytes(checkpoint: Checkpoint) -> bytes:
+def parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The parameters among the arrays of a checkpoint, by their own names."""
+    return {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
+
+
+def to_bytes(checkpoint: Checkpoint, form: str = FORMAT) -> bytes:
     """The content of the file."""
     # np.array with order="C" keeps 0-d arrays 0-d; safetensors would scramble arrays in any other order.
     arrays = {name: np.array(value, order="C") for name, value in checkpoint.arrays.items()}
-    about = {"format": FORMAT, **checkpoint.about}
+    about = {"format": form, **checkpoint.about}
     text = canonical({**about, "checksum": checksum(arrays, about)})
     return library().save(arrays, metadata={"pondernet": text})
 
 
-def from_bytes(data: bytes, path: Path) -> Checkpoint:
+def from_bytes(data: bytes, path: Path, form: str = FORMAT) -> Checkpoint:
     """The checkpoint in a file's bytes. What is cut short, damaged or foreign is refused."""
     numpy_files = library()
     try:
@@ -73,7 +80,7 @@ def from_bytes(data: bytes, path: Path) -> Checkpoint:
     try:
         about = json.loads(header["__metadata__"]["pondernet"])
         found = about.pop("checksum")
-        if about["format"] != FORMAT:
+        if about["format"] != form:
             raise KeyError("format")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Refused(f"{path} is a safetensors file, but not a checkpoint of this project") from None
@@ -134,14 +141,14 @@ def save(folder: Path, checkpoint: Checkpoint, every: int) -> Path:
     return path
 
 
-def read(path: Path) -> Checkpoint:
+def read(path: Path, form: str = FORMAT) -> Checkpoint:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise Refused(f"there is no checkpoint {path}") from None
     except OSError as error:
         raise Refused(f"cannot read the checkpoint {path}: {(error.strerror or str(error)).lower()}") from None
-    return from_bytes(data, path)
+    return from_bytes(data, path, form)
 
 
 def newest(folder: Path) -> Checkpoint | None:

@@ -14,8 +14,9 @@ from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given
 from tasks.errors import Diverged, Interrupted, Refused
 from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
-from tasks.runs import Run, read_records
-from tasks.trainers import default_backend, load_state, make_trainer
+from tasks.runs import EVALUATIONS, Run, read_records
+from tasks.shipped import PRETRAINED, is_shipped, open_trained
+from tasks.trainers import default_backend, load_parameters, make_trainer
 
 EXIT_CODES = "exit codes: 0 done, 1 diverged, 2 refused (one sentence), 130 or 143 stopped by a signal with all saved"
 THREADS, EXAMPLES, DRAWS = Integer(1, 1024), Integer(1, 10**7), Integer(1, 4096)
@@ -58,7 +59,7 @@ def parser(task: Any) -> Parser:
     judged.add_argument(
         "--evaluate",
         metavar="RUN",
-        help="evaluate a run's newest checkpoint; of the flags below it takes "
+        help=f"evaluate a run's newest checkpoint, or the shipped one ({PRETRAINED}); of the flags below it takes "
         + " and ".join(flag(name) for name in task.EVALUATION_FLAGS)
         + " (--max-steps also beyond training's)",
     )
@@ -67,7 +68,7 @@ def parser(task: Any) -> Parser:
         "--examples", metavar="N", help=f"how many examples ({EXAMPLES}; default the run's --test-examples)"
     )
     judged.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
-    judged.add_argument("--record", action="store_true", help="add the result to the run's evaluations.jsonl")
+    judged.add_argument("--record", action="store_true", help=f"add the result to the run's {EVALUATIONS}")
     add_flags(p, task.Config, task.PRESETS["default"])
     task.add_own_flags(p)
     return p
@@ -84,7 +85,7 @@ def presets_text(task: Any) -> str:
     return "\n".join(lines)
 
 
-def number(options: argparse.Namespace, name: str, values: Integer | Number | Choice, default: Any) -> Any:
+def flag_value(options: argparse.Namespace, name: str, values: Integer | Number | Choice, default: Any) -> Any:
     """The checked value of a flag that belongs to the command and not to a config."""
     value = values.parse(getattr(options, name, str(default)))
     try:
@@ -118,7 +119,7 @@ def start(task: Any, options: argparse.Namespace) -> int:
     made = task(config)
     if config.start is not None:
         first_parameters(made)  # refused here, it leaves no folder behind
-    trainer = make_trainer(backend, made, number(options, "threads", THREADS, 1))
+    trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
     run = Run.create(Path(options.out), task.NAME, config, backend)
     with run.alone():
         return finish(run, made, trainer, None, backend)
@@ -138,7 +139,7 @@ def resume(task: Any, options: argparse.Namespace) -> int:
     with run.alone():
         start_from = run.load(file)
         made = task(run.config)
-        trainer = make_trainer(backend, made, number(options, "threads", THREADS, 1))
+        trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
         return finish(run, made, trainer, start_from, backend)
 
 
@@ -158,29 +159,32 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in task.EVALUATION_FLAGS]
     refuse(options, ["out", "resume", "preset", *fixed], "does not go with --evaluate: the run's own value counts")
     explicit = given(options, task.Config)
-    examples = number(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
-    stage = number(options, "split", SPLIT, "test")
-    draws = number(options, "draws", DRAWS, 1)
-    threads = number(options, "threads", THREADS, 1)
-    run = Run.open(Path(options.evaluate), task.NAME, task.Config)
-    found = run.load(Path(options.checkpoint) if hasattr(options, "checkpoint") else None)
-    if found is None:
-        raise Refused(f"there is no checkpoint in {run.checkpoints}")
-    trained = task(run.config)
-    trainer = make_trainer(getattr(options, "backend", None) or run.backend, trained, threads)
-    state = load_state(trainer, found.arrays, getattr(options, "checkpoint", run.checkpoints))
+    examples = flag_value(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
+    stage = flag_value(options, "split", SPLIT, "test")
+    draws = flag_value(options, "draws", DRAWS, 1)
+    threads = flag_value(options, "threads", THREADS, 1)
+    run, found = open_trained(task, options.evaluate, getattr(options, "checkpoint", None))
+    if shipped := is_shipped(run.folder):
+        refuse(options, ("record",), "goes with a run of one's own")
+    backend = getattr(options, "backend", None) or (default_backend() if shipped else run.backend)
+    # The model is that of the training, its data need not be at hand.
+    trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
+    trainer = make_trainer(backend, trained, threads)
+    state = load_parameters(trainer, found.arrays, getattr(options, "checkpoint", run.folder))
     if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
         explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])
     made = task(dataclasses.replace(run.config, **explicit))
     settings = {"examples": examples or run.config.test_examples or run.config.eval_examples, "draws": draws}
+    steps, update = 1 if made.config.method == "once" else made.config.max_steps, found.about["update"]
+    print(f"checkpoint of update {update}, N = {steps}, {draws} draws", flush=True)
     for split in made.splits(stage):
         record = {"split": split, **evaluate(trainer, state, made, split, **settings)}
         if hasattr(options, "record"):
-            about = {"kind": "eval", "update": found.about["update"], **{k: show(v) for k, v in explicit.items()}}
-            run.append(run.evaluations, [about | {"max_steps": made.config.max_steps} | record])
+            # A folder of data is another one on every machine: `data` says what it has.
+            flags = {k: show(v) for k, v in explicit.items() if k != "data_dir"}
+            about = {"kind": "eval", "update": update, "data": made.describe(split), **flags, "max_steps": steps}
+            run.append(run.evaluations, [about | record])
         print("\n".join(summary.of_record(record, made)))
-    steps = 1 if made.config.method == "once" else made.config.max_steps
-    print(f"checkpoint of update {found.about['update']}, N = {steps}, {draws} draws")
     return 0
 
 

@@ -54,23 +54,21 @@ def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
     """The runs by the values in which they differ; without any difference the method is the name."""
     names = {name for run in runs for name in run.values}
     # A value that only one method reads does not set runs of other methods apart.
-    only = {
-        "lambda_p": "ponder",
-        "beta": "ponder",
-        "remainder": "ponder",
-        "epsilon": "ponder",
-        "tau": "act",
-        "act_epsilon": "act",
-    }
+    only = dict.fromkeys(("lambda_p", "beta", "remainder", "epsilon"), ("ponder",))
+    only |= dict.fromkeys(("tau", "act_epsilon"), ("act", "ut-act"))
+
+    def reads(name: str, method: Any) -> bool:
+        return name not in only or method in only[name]
+
     differing = [
         name
         for name in sorted(names - {"method"})
-        if len({run.values.get(name) for run in runs if only.get(name) in (None, run.values.get("method"))}) > 1
+        if len({run.values.get(name) for run in runs if reads(name, run.values.get("method"))}) > 1
     ]
     groups: dict[str, list[Loaded]] = {}
     for run in runs:
         method = str(run.values.get("method"))
-        parts = [f"{name} {run.values.get(name)}" for name in differing if only.get(name) in (None, method)]
+        parts = [f"{name} {run.values.get(name)}" for name in differing if reads(name, method)]
         group = groups.setdefault(", ".join([method, *parts]), [])
         if twin := next((other for other in group if other.seed == run.seed), None):
             raise Refused(f"{run.folder} and {twin.folder} are the same run with the same seed: give one of them")
@@ -100,15 +98,23 @@ def plot_groups(axes: Any, groups: dict[str, list[Loaded]], split: str, x: str, 
             axes.fill_between(at, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
 
 
+def accuracy_axis(axes: Any, groups: dict[str, list[Loaded]]) -> None:
+    """From 0 to 1; parity, whose answers are right half of the time by chance, from there."""
+    axes.set_ylabel("expected accuracy")
+    if all(run.values.get("task") == "parity" for group in groups.values() for run in group):
+        chance_line(axes)
+        axes.set_ylim(0.4, 1.02)
+    else:
+        axes.set_ylim(0, 1.02)
+
+
 def draw_training(groups: dict[str, list[Loaded]], split: str, title: str, path: Path) -> Path:
     """Accuracy (top) and steps (bottom) over the updates: figures 1a and 1b."""
     figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(5.5, 5), sharex=True)
     plot_groups(accuracy, groups, split, "update", "accuracy")
     plot_groups(steps, groups, split, "update", "expected_steps")
-    chance_line(accuracy)
+    accuracy_axis(accuracy, groups)
     accuracy.set_title(title)
-    accuracy.set_ylabel("expected accuracy")
-    accuracy.set_ylim(0.4, 1.02)
     accuracy.legend()
     steps.set_ylabel("steps at evaluation")
     steps.set_ylim(bottom=0)
@@ -120,10 +126,8 @@ def draw_passes(groups: dict[str, list[Loaded]], path: Path) -> Path:
     """Accuracy against the forward passes of the step network in training so far: figure 1c."""
     figure, axes = pyplot().subplots(figsize=(5.5, 3.5))
     plot_groups(axes, groups, "valid", "forward_passes", "accuracy")
-    chance_line(axes)
+    accuracy_axis(axes, groups)
     axes.set_title("Computation")
-    axes.set_ylabel("expected accuracy")
-    axes.set_ylim(0.4, 1.02)
     axes.set_xlabel("forward passes of the step network in training")
     axes.legend()
     return save(figure, path)

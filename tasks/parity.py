@@ -233,9 +233,10 @@ class Parity:
     def report(self, record: dict[str, Any]) -> list[str]:
         return table(record, self.DIFFICULTY)
 
-    def draw(self, run: Any, records: list[dict[str, Any]]) -> list[Any]:
+    @classmethod
+    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
         """Figures of a finished run beyond those of every task: accuracy and steps by the number of non-zeros."""
-        return [draw_levels(records, self.DIFFICULTY, run.figures / "difficulty.png")]
+        return [draw_levels(records, cls.DIFFICULTY, run.figures / "difficulty.png")]
 
     def difficulty(self, inputs: np.ndarray) -> np.ndarray:
         """The number of non-zeros of each example."""

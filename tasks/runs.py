@@ -156,7 +156,10 @@ class Run:
         checkpoint = newest(self.checkpoints) if file is None else read(file)
         if checkpoint is None:
             return None
-        name = file or self.checkpoints / file_name(checkpoint.about["update"])
+        return self.check(checkpoint, file or self.checkpoints / file_name(checkpoint.about["update"]))
+
+    def check(self, checkpoint: Checkpoint, name: Path) -> Checkpoint:
+        """The checkpoint of the file `name`, if it is of this very run's config."""
         if checkpoint.about["task"] != self.task:
             raise Refused(f"{name} is a checkpoint of the task {checkpoint.about['task']!r}, not of {self.task!r}")
         theirs = from_json(type(self.config), checkpoint.about["config"], str(name))

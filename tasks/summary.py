@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tasks.config import flag, show
 from tasks.metrics import bands, price
 
 
@@ -46,3 +47,31 @@ def of_run(run: Any, task: Any, records: list[dict[str, Any]], figures: list[Pat
     lines.append(f"evaluate {run.evaluate_command()} --examples 10000")
     lines.append(f"compare  python -m tasks.figures {run.folder} OTHER_RUN... --out FOLDER")
     return "\n".join(lines)
+
+
+def time_spent(sessions: list[dict[str, Any]]) -> tuple[float, float | None]:
+    """Hours of the sessions of a run: by the clock, and of processors (None where that was not noted)."""
+    worked = [record.get("cpu_seconds") for record in sessions]
+    noted = [seconds for seconds in worked if seconds is not None]
+    by_clock = sum(record["seconds"] for record in sessions) / 3600
+    return by_clock, sum(noted) / 3600 if len(noted) == len(worked) else None
+
+
+def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
+    """The command that makes a run: the preset nearest to it, and the flags in which it differs.
+
+    `seed` stands for the run's own seed where the command is that of several runs.
+    """
+    values = {name: getattr(run.config, name) for name in run.config.__dataclass_fields__}
+    defaults = task.Config()
+
+    def differences(preset: str) -> dict[str, Any]:
+        base = {name: getattr(defaults, name) for name in values} | task.PRESETS[preset]
+        return {name: value for name, value in values.items() if value != base[name] and name != "seed"}
+
+    preset = min(task.PRESETS, key=lambda name: len(differences(name)))
+    # A folder of data is another one on every machine.
+    shown = {name: "DIR" if name == "data_dir" else show(value) for name, value in differences(preset).items()}
+    flags = [f"{flag(name)} {value}" for name, value in sorted(shown.items())]
+    own = f"--seed {run.config.seed if seed is None else seed}"
+    return " ".join([run.command(), f"--preset {preset}", *flags, own, f"--backend {run.backend}"])

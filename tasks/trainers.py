@@ -5,6 +5,7 @@ import os
 from importlib.util import find_spec
 from typing import Any
 
+from tasks.checkpoint import parameters
 from tasks.errors import Refused
 
 FRAMEWORKS = ("jax", "torch")  # in the order of preference
@@ -48,6 +49,14 @@ def make_trainer(backend: str, task: Any, threads: int) -> Any:
         return module.Trainer(task.model(), c.method_settings(), c.optimiser_settings(), dtype=c.dtype, threads=threads)
     except ValueError as error:
         raise Refused(f"backend {backend!r}: {error}") from None
+
+
+def load_parameters(trainer: Any, arrays: dict[str, Any], file: object) -> Any:
+    """A state with the checkpoint's parameters and nothing else of it: enough for evaluation."""
+    try:
+        return trainer.init(parameters(arrays))
+    except ValueError as error:
+        raise Refused(f"{file} does not fit the run's model: {error}") from None
 
 
 def load_state(trainer: Any, arrays: dict[str, Any], file: object) -> Any:

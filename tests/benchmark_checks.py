@@ -1,4 +1,4 @@
-"""A small run of `python -m benchmarks inference`, for the tests of each backend."""
+"""Small runs of `python -m benchmarks inference` and `babi`, for the tests of each backend."""
 
 import json
 import subprocess
@@ -27,8 +27,23 @@ def check_inference(framework: str, out: Path) -> None:
     assert (out / "inference.png").read_bytes().startswith(b"\x89PNG")
 
 
-def check_refused(*options: str, said: str) -> None:
+def check_babi(framework: str) -> None:
+    """A table with a line for each contender."""
+    small = ["--preset", "smoke", "--questions", "40", "--updates", "2", "--padded", "8", "--repetitions", "2"]
+    command = [sys.executable, "-m", "benchmarks", "babi", *small, "--frameworks", framework]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "preset smoke: batch 32, N = 3" in done.stdout and f"{framework}: time of an example" in done.stdout
+    rows = [line.rsplit(maxsplit=3) for line in done.stdout.splitlines() if line]
+    medians = {row[0]: float(row[1]) for row in rows if row[0] in ("by length", "padded to 320", "bare products")}
+    assert len(medians) == 3 and medians["by length"] == 1 and min(medians.values()) > 0
+    times, share = done.stdout.splitlines()[-2].split(": ")[1].split(" ")[0], done.stdout.split("; ")[-1].split(" ")[0]
+    assert abs(float(times) - medians["padded to 320"]) < 0.06  # the sentence says what the table says
+    assert abs(float(share) - 100 * medians["bare products"]) < 0.6
+
+
+def check_refused(*options: str, said: str, benchmark: str = "inference") -> None:
     """A wrong option: exit code 2 and one sentence."""
-    command = [sys.executable, "-m", "benchmarks", "inference", *options]
+    command = [sys.executable, "-m", "benchmarks", benchmark, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr

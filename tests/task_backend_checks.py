@@ -8,6 +8,9 @@ from pathlib import Path
 import numpy as np
 from task_helpers import TINY, command, contents, environment, inside, parity, records, refused
 
+from tasks.babi import __main__ as babi
+from tasks.babi import ship, text
+from tasks.babi.generate import generated
 from tasks.runs import read_records
 
 
@@ -96,3 +99,28 @@ def check_babi(backend: str, folder: Path) -> None:
     assert asked.stdout.count("answer: ") == 2
     chances = [float(line.split()[1]) for line in asked.stdout.splitlines() if line.split()[0].isdecimal()]
     assert len(chances) == 6 and abs(sum(chances) - 2) < 0.01  # three steps for each of two questions
+    check_shipped(backend, folder)
+
+
+def check_shipped(backend: str, folder: Path) -> None:
+    """The run is shipped as parameters and a card, whose scores `--evaluate` computes again from the split's files."""
+    (folder / "data").mkdir()
+    (folder / "data" / "qa1_valid.txt").write_text(text.write(generated(1, "valid", 20, 5, 0), 1), encoding="ascii")
+    done = inside("run", "--data-dir", "data", "--out", "shipped", "--backend", backend, cwd=folder, main=ship.main)
+    assert done.returncode == 0, done.stderr
+    card = json.loads((folder / "shipped" / "card.json").read_text(encoding="utf-8"))
+    assert [score["data"] for score in card["scores"]] == ["1 tasks, generated stories", "1 tasks, files of data"]
+    assert card["update"] == 20 and card["examples_seen"] == 640 and card["updates_not_noted"] == 0
+    test = [record for record in records(folder / "run") if record.get("split") == "test"][-1]
+    assert card["scores"][0]["levels"] == test["levels"]
+    whole = next((folder / "run" / "checkpoints").glob("*020.safetensors")).stat().st_size
+    assert (folder / "shipped" / "model.safetensors").stat().st_size < 0.6 * whole  # no moments
+    for split, place in {"test": [], "valid": ["--data-dir", "data"]}.items():
+        again = inside("--evaluate", "shipped", "--split", split, *place, cwd=folder, main=babi.main)
+        assert again.returncode == 0, again.stderr
+        verdict = again.stdout.splitlines()[-1]
+        assert verdict in (folder / "shipped" / "card.md").read_text(encoding="utf-8")
+    kept = inside("--evaluate", "run", *place, "--split", "valid", "--record", cwd=folder, main=babi.main)
+    (record,) = [json.loads(line) for line in (folder / "run" / "evaluations.jsonl").read_text().splitlines()]
+    assert kept.returncode == 0 and kept.stdout.splitlines()[-1] == verdict
+    assert record["levels"] == card["scores"][1]["levels"] and record["data"] == "1 tasks, files of data"

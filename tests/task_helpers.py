@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 from tasks.parity import main
 
@@ -36,10 +38,11 @@ def parity(*arguments: object, cwd: Path, module: str = "tasks.parity", **extra:
     )
 
 
-def inside(*arguments: object, cwd: Path) -> subprocess.CompletedProcess:
+def inside(*arguments: object, cwd: Path, main: Callable = main) -> subprocess.CompletedProcess:
     """The same in this process, which is quicker: no interpreter to start, nothing to compile twice."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    own = mock.patch.dict(os.environ)  # a command may set variables, for its own process
+    with own, contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(list(map(str, arguments)))
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
 

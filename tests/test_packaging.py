@@ -19,6 +19,12 @@ PACKAGES = {"ponder_ref", "ponder_torch", "ponder_jax"}
 OFFLINE = all(importlib.util.find_spec(name) for name in ("build", "hatchling"))
 SPEC_FILES = sorted(path.relative_to(ROOT / "spec").as_posix() for path in (ROOT / "spec").rglob("*") if path.is_file())
 
+DATA_OF_TASKS = {
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "tasks").rglob("*")
+    if path.is_file() and path.suffix not in (".py", ".pyc")
+}
+
 
 def run(*command: str | Path, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     """The finished command, with nothing of this environment on its path."""
@@ -114,6 +120,7 @@ def test_sdist_is_complete(built: tuple[Path, Path]):
     assert {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "noxfile.py"} <= names
     assert {"ponder_ref/__init__.py", "tests/test_packaging.py"} <= names
     assert {"backends/torch/ponder_torch/__init__.py", "backends/jax/ponder_jax/__init__.py"} <= names
+    assert DATA_OF_TASKS and names >= DATA_OF_TASKS  # a shipped checkpoint among them
     assert [name for name in names if re.search(r"__pycache__|\.pyc$|_cache/|(^|/)runs/", name)] == []
 
 

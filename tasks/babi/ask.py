@@ -1,27 +1,29 @@
 """Answers questions about stories that are typed or piped in, and shows how the model ponders over each.
 
-    python -m tasks.babi.ask --run runs/babi < story.txt
+    python -m tasks.babi.ask < story.txt
 
 A line that ends in a question mark is a question about the lines before it; an empty line begins a new story. Computed
-by the NumPy reference, so that no framework is needed.
+by the NumPy reference, so that no framework is needed. The model is the shipped one, or that of a run (--run).
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from re import sub
 from typing import NamedTuple, TextIO
 
 import numpy as np
 
 import ponder_ref
-from ponder_ref.settings import Transformer
+from ponder_ref.models import check_parameters
 from ponder_ref.transformer import transformer_encode, transformer_readout, transformer_transition
 from tasks.babi.task import Babi, BabiConfig
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
+from tasks.checkpoint import parameters
 from tasks.config import Parser
 from tasks.errors import Refused
-from tasks.runs import Run
+from tasks.shipped import PRETRAINED, open_trained
+
+HINT = "a story, a sentence a line; a line that ends in ? asks; an empty line begins a new story; Ctrl-D ends"
 
 
 class Thought(NamedTuple):
@@ -32,19 +34,17 @@ class Thought(NamedTuple):
     belief: float
 
 
-def ponder(
-    params: dict[str, np.ndarray], model: Transformer, rows: Sequence[Sequence[int]], steps: int
-) -> list[Thought]:
+def ponder(params: dict[str, np.ndarray], config: BabiConfig, rows: Sequence[Sequence[int]]) -> list[Thought]:
     """All steps of the model on a story: rows of word numbers, the question last."""
     words = np.array([rows], np.int64)
     h = transformer_encode(params, words)
     predictions, logits = [], []
-    for n in range(1, steps + 1):
-        h = transformer_transition(params, words, h, n, heads=model.heads)
+    for n in range(1, config.max_steps + 1):
+        h = transformer_transition(params, words, h, n, heads=config.heads)
         y_hat, z = transformer_readout(params, h)
         predictions.append(y_hat[0])
         logits.append(z[0])
-    chances = np.exp(ponder_ref.log_halting(np.array(logits)))
+    chances = np.exp(ponder_ref.log_halting(np.array(logits), remainder=config.remainder))
     beliefs = np.exp(predictions - np.logaddexp.reduce(predictions, axis=-1, keepdims=True))
     best = beliefs.argmax(-1)
     return [
@@ -70,8 +70,17 @@ def show(thoughts: Sequence[Thought]) -> list[str]:
     return [*lines, f"answer: {answer} (mean of {steps:.2f} steps)"]
 
 
-def questions(lines: Iterable[str], longest: int) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
-    """Every question with its rows of word numbers, the story's most recent sentences and the question."""
+def refuse(error: Refused) -> None:
+    raise error
+
+
+def questions(
+    lines: Iterable[str], longest: int, complain: Callable[[Refused], None] = refuse
+) -> Iterator[tuple[str, list[tuple[int, ...]]]]:
+    """Every question with its rows of word numbers, the story's most recent sentences and the question.
+
+    A line with other words than those of the tasks is refused; it is left out if `complain` returns.
+    """
     story: list[tuple[int, ...]] = []
     for number, line in enumerate(lines, start=1):
         text = sub(r"^\d+\s+", "", line.strip()).split("\t")[0].strip()  # the released format has numbers and answers
@@ -81,39 +90,60 @@ def questions(lines: Iterable[str], longest: int) -> Iterator[tuple[str, list[tu
         try:
             row = sentence_numbers(text)
         except ValueError as error:
-            raise Refused(f"line {number}: {error}") from None
+            complain(Refused(f"line {number}: {error}"))
+            continue
         if text.endswith("?"):
             yield text, [*story[-longest:], row]
         else:
             story.append(row)
 
 
-def load(folder: Path) -> tuple[BabiConfig, dict[str, np.ndarray]]:
-    """Config and parameters of a run's newest checkpoint, in float64."""
-    run = Run.open(folder, Babi.NAME, BabiConfig)
-    found = run.load()
-    if found is None:
-        raise Refused(f"there is no checkpoint in {run.checkpoints}")
-    prefix = "params."
-    arrays = {name.removeprefix(prefix): x for name, x in found.arrays.items() if name.startswith(prefix)}
-    return run.config, {name: np.asarray(x, np.float64) for name, x in arrays.items()}
+def load(name: str) -> tuple[BabiConfig, dict[str, np.ndarray]]:
+    """Config and parameters of a run's newest checkpoint or of the shipped one, in float64."""
+    run, found = open_trained(Babi, name)
+    if run.config.method != "ponder":
+        raise Refused(f"--run {name} is a run of --method {run.config.method}: its steps have no chance of halting")
+    params = {name: np.asarray(x, np.float64) for name, x in parameters(found.arrays).items()}
+    try:
+        check_parameters(run.config.model_settings(), params)
+    except ValueError as error:
+        raise Refused(f"{run.folder} does not fit the run's model: {error}") from None
+    return run.config, params
+
+
+def answer(name: str, source: TextIO) -> None:
+    """Answers every question of the source as it comes; at a terminal a wrong line is said and left out."""
+    config, params = load(name)
+    typed = source.isatty()
+    if typed:
+        print(HINT, file=sys.stderr)
+    found = questions(source, config.sentences, (lambda error: print(error, file=sys.stderr)) if typed else refuse)
+    asked = False
+    for question, rows in found:
+        asked = True
+        print("\n".join([question, *show(ponder(params, config, rows))]), flush=True)
+    if not asked:
+        raise Refused("there is no question: a line that ends in a question mark is one")
 
 
 def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -> int:
     parser = Parser(prog="python -m tasks.babi.ask", description=__doc__)
-    parser.add_argument("--run", required=True, metavar="RUN", help="a run folder of python -m tasks.babi")
+    parser.add_argument(
+        "--run",
+        default=PRETRAINED,
+        metavar="RUN",
+        help="a run folder of python -m tasks.babi (default the shipped one)",
+    )
     try:
-        options = parser.parse(arguments)
-        config, params = load(Path(options.run))
-        asked = 0
-        for question, rows in questions(source or sys.stdin, config.sentences):
-            asked += 1
-            print("\n".join([question, *show(ponder(params, config.model_settings(), rows, config.max_steps))]))
-        if not asked:
-            raise Refused("there is no question: a line that ends in a question mark is one")
+        answer(parser.parse(arguments).run, source or sys.stdin)
     except Refused as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except UnicodeDecodeError:
+        print("the story is not text in UTF-8", file=sys.stderr)
+        return Refused.exit_code
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

@@ -7,6 +7,7 @@ released files.
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -173,6 +174,7 @@ class Babi:
     DIFFICULTY = "task"
     SHARES = True
     EVALUATION_FLAGS = ("max_steps", "data_dir")
+    PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
     Config = BabiConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
     EXAMPLES = (
@@ -181,6 +183,7 @@ class Babi:
         "python -m tasks.babi --preset solve --out runs/solve            hours: all twenty tasks",
         "python -m tasks.babi --data-dir DIR --out runs/released         the released files",
         "python -m tasks.babi --evaluate runs/solve --data-dir DIR --split valid",
+        "python -m tasks.babi --evaluate pretrained                       the shipped checkpoint",
     )
 
     @staticmethod
@@ -212,7 +215,7 @@ class Babi:
         return (stage,)
 
     def describe(self, split: str) -> str:
-        source = "generated stories" if self.config.data_dir is None else self.config.data_dir
+        source = "generated stories" if self.source is None else f"files of {Path(self.source.label).name}"
         return f"{len(self.numbers)} tasks, {source}"
 
     def table(self, split: str, part: int = 0) -> Table:
@@ -279,7 +282,8 @@ class Babi:
     def report(self, record: dict[str, Any]) -> list[str]:
         return lines(record, TASK_NAMES)
 
-    def draw(self, run: Any, records: list[dict[str, Any]]) -> list[Any]:
+    @classmethod
+    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
         return draw(run, records)
 
 

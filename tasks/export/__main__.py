@@ -15,8 +15,8 @@ import numpy as np
 from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.models import check_parameters
 from ponder_ref.settings import Model
-from tasks.checkpoint import INSTALL, write_whole
-from tasks.command import number, refuse
+from tasks.checkpoint import INSTALL, parameters, write_whole
+from tasks.command import flag_value, refuse
 from tasks.config import Choice, Integer, Number, Parser, show
 from tasks.errors import Refused, cannot_write
 from tasks.export.policy import MOST_STEPS, POLICIES, Exit
@@ -27,7 +27,6 @@ NEEDED = {"onnx": ("onnx",), "stablehlo": ("jax", "flatbuffers")}  # format -> w
 FORMATS, POLICY = Choice(tuple(NEEDED)), Choice(POLICIES)
 STEPS, Q, EPSILON = Integer(1, MOST_STEPS), Number("(0, 1]"), Number("(0, 1)", off=True)
 PAPER_EPSILON = 0.05  # §2.3
-PARAMS = "params."  # what the names of parameters in a checkpoint begin with
 
 EPILOG = """examples:
   python -m tasks.export runs/ponder --format onnx --out parity.onnx
@@ -68,15 +67,6 @@ def parser() -> Parser:
     return p
 
 
-def word(options: argparse.Namespace, name: str, words: Choice, default: str) -> str:
-    value = getattr(options, name, default)
-    try:
-        words.check(f"--{name}", value)
-    except ValueError as error:
-        raise Refused(str(error)) from None
-    return value
-
-
 def open_run(folder: Path) -> tuple[Run, Any]:
     """The run and its task, whichever it is of."""
     if not folder.is_dir():
@@ -94,7 +84,7 @@ def make_exit(options: argparse.Namespace, config: Any) -> Exit:
     """The policy of the flags, with the run's own values for what they leave open."""
     if config.method == "act":
         raise Refused(f"{options.run} is a run of --method act; ponder, repeat and once can be exported")
-    policy = word(options, "policy", POLICY, "sample" if config.method == "ponder" else "fixed")
+    policy = flag_value(options, "policy", POLICY, "sample" if config.method == "ponder" else "fixed")
     if policy != "fixed" and config.method != "ponder":
         raise Refused(f"--policy {policy} needs a run of --method ponder, and {options.run} is one of {config.method}")
     if policy != "quantile":
@@ -104,9 +94,9 @@ def make_exit(options: argparse.Namespace, config: Any) -> Exit:
     own = PAPER_EPSILON if config.epsilon is None else config.epsilon
     return Exit(
         policy=policy,
-        max_steps=number(options, "max_steps", STEPS, 1 if config.method == "once" else config.max_steps),
-        q=number(options, "q", Q, Exit.q),
-        epsilon=number(options, "epsilon", EPSILON, own) if policy == "expected" else None,
+        max_steps=flag_value(options, "max_steps", STEPS, 1 if config.method == "once" else config.max_steps),
+        q=flag_value(options, "q", Q, Exit.q),
+        epsilon=flag_value(options, "epsilon", EPSILON, own) if policy == "expected" else None,
         remainder=config.remainder,
     )
 
@@ -123,7 +113,7 @@ def load_parameters(run: Run, model: Model, file: Path | None) -> tuple[dict[str
     found = run.load(file)
     if found is None:
         raise Refused(f"there is no checkpoint in {run.checkpoints}")
-    named = {name.removeprefix(PARAMS): x for name, x in found.arrays.items() if name.startswith(PARAMS)}
+    named = parameters(found.arrays)
     try:
         check_parameters(model, named)
     except ValueError as error:
@@ -133,7 +123,7 @@ def load_parameters(run: Run, model: Model, file: Path | None) -> tuple[dict[str
 
 def export(options: argparse.Namespace) -> str:
     """Writes the file and its description; what was done, in one line."""
-    format, out = word(options, "format", FORMATS, ""), Path(options.out)
+    format, out = flag_value(options, "format", FORMATS, ""), Path(options.out)
     if out.is_dir():
         raise Refused(f"--out {out} is a folder, not a file")
     run, task = open_run(Path(options.run))

@@ -1,0 +1,82 @@
+"""The section of a task whose answers are right or wrong and whose examples have a difficulty: parity and others."""
+
+from pathlib import Path
+from typing import Any
+
+from results_page.shared import (
+    Experiment,
+    commands,
+    evaluations,
+    final_splits,
+    kept,
+    own_figures,
+    pictures,
+    spread,
+    table,
+)
+from tasks import figures
+from tasks.metrics import bands
+from tasks.runs import Run
+
+HEAD = ["run", "split", "seeds", "updates", "examples", "accuracy, expected", "sampled", "steps, expected", "sampled"]
+MOST_LEVELS = 8  # with more of them, difficulties are joined in bands
+
+
+def last_records(group: list[Run], split: str) -> list[dict[str, Any]]:
+    return [record for run in group for record in evaluations(run, split)[-1:]]
+
+
+def row(label: str, split: str, found: list[dict[str, Any]]) -> list[str]:
+    """One row of the table: means over the seeds of the last evaluation of a split."""
+    sampled = all(record["draws"] for record in found)
+    updates = "/".join(map(str, sorted({record["update"] for record in found})))
+    return [
+        *(label, split, str(len(found)), updates, str(found[0]["examples"])),
+        spread([record["accuracy"] for record in found], 4),
+        spread([record["sampled_accuracy"] for record in found], 4) if sampled else "",
+        spread([record["expected_steps"] for record in found], 2),
+        spread([record["sampled_steps"] for record in found], 2) if sampled else "",
+    ]
+
+
+def levels(record: dict[str, Any], joined: bool) -> dict[str, tuple[float, float]]:
+    """(accuracy, steps) by difficulty or by band of them."""
+    rows = bands(record["levels"]) if joined else record["levels"]
+    return {str(level): (accuracy, steps) for level, _, accuracy, steps in rows}
+
+
+def by_difficulty(experiment: Experiment) -> list[str]:
+    """Accuracy and steps by difficulty, mean over the seeds; a row for each group of runs and split."""
+    found = {
+        (label, split): last_records(group, split)
+        for label, group in experiment.groups.items()
+        for split in final_splits(group)
+    }
+    names = {row[0] for records in found.values() for record in records for row in record["levels"]}
+    joined = len(names) > MOST_LEVELS
+    rows = {key: [levels(record, joined) for record in records] for key, records in found.items()}
+    columns = {name: None for records in rows.values() for record in records for name in record}
+    columns = sorted(columns, key=lambda name: int(name.split("-")[0]))
+    lines = []
+    for (label, split), records in rows.items():
+        cells = []
+        for name in columns:
+            pairs = [record[name] for record in records if name in record]
+            accuracy, steps = ([pair[i] for pair in pairs] for i in (0, 1))
+            cells.append(f"{spread(accuracy, 3)} ({spread(steps, 1)} steps)" if pairs else "")
+        lines.append([label, split, *cells])
+    return ["", f"Accuracy by {experiment.task.DIFFICULTY}:", "", *table(["run", "split", *columns], lines)]
+
+
+def section(experiment: Experiment, docs: Path) -> list[str]:
+    """Results, by difficulty, commands, figure 1 of the paper; other tasks than parity have their own figures too."""
+    rows = []
+    for label, group in experiment.groups.items():
+        rows += [row(label, split, last_records(group, split)) for split in final_splits(group)]
+        for (data, split, steps), records in kept(group).items():
+            rows.append(row(label, f"{split}: {data}, N = {steps}", records))
+    out = docs / "figures" / experiment.folder.name
+    drawn = figures.draw([str(experiment.folder)], out)
+    if experiment.task.NAME != "parity":
+        drawn += own_figures(experiment, out)
+    return [*table(HEAD, rows), *by_difficulty(experiment), *commands(experiment), *pictures(experiment, drawn, docs)]

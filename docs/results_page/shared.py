@@ -1,0 +1,120 @@
+"""An experiment's runs in groups of seeds, and what every section says of them."""
+
+import statistics
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tasks import figures
+from tasks.registry import task_class
+from tasks.runs import Run, read_json, read_records
+from tasks.summary import time_spent, training_command
+
+
+class Experiment(NamedTuple):
+    """A folder of runs: what about.json says, the class of the task, the runs of each label by seed, their curves."""
+
+    folder: Path
+    about: dict[str, Any]
+    task: Any
+    groups: dict[str, list[Run]]
+    loaded: dict[str, list[figures.Loaded]]
+
+
+def load(folder: Path) -> Experiment:
+    about = read_json(folder / "about.json")
+    task = task_class(about.get("task"))
+    items = [figures.load(path) for path in figures.find_runs([str(folder)])]
+    items = [item._replace(values=item.values | nameless(item.values)) for item in items]
+    loaded = {label: sorted(group, key=lambda item: item.seed) for label, group in figures.label_groups(items).items()}
+    groups = {
+        label: [Run.open(item.folder, task.NAME, task.Config) for item in group] for label, group in loaded.items()
+    }
+    return Experiment(folder, about, task, groups, loaded)
+
+
+def nameless(values: dict[str, Any]) -> dict[str, Any]:
+    """What a label says in place of a folder that is another one on every machine."""
+    return {"data_dir": "generated" if values["data_dir"] is None else "released"} if "data_dir" in values else {}
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Mean ± standard deviation over seeds, or the one value."""
+    mean = f"{statistics.mean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.{digits}f}"
+
+
+def each(values: list[Any]) -> str:
+    """The value of every seed, or the one that all have."""
+    return "/".join(map(str, values if len(set(values)) > 1 else values[:1]))
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Lines of a Markdown table."""
+    return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
+
+
+def evaluations(run: Run, split: str) -> list[dict[str, Any]]:
+    """The evaluations of a split in the course of a run."""
+    return [record for record in read_records(run.metrics) if record.get("split") == split]
+
+
+def final_splits(group: list[Run]) -> list[str]:
+    """The splits to report: those of the test, or, of runs that have not ended, those of their last validation."""
+    for stage in ("test", "valid"):
+        found = [split for split in (stage, f"{stage}-beyond") if all(evaluations(run, split) for run in group)]
+        if found:
+            return found
+    return []
+
+
+def kept(group: list[Run]) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
+    """The evaluations kept with --record that all seeds have, the last by (data, split, N) of each seed."""
+    found: list[dict[tuple[str, str, int], dict[str, Any]]] = [{} for _ in group]
+    for run, records in zip(group, found, strict=True):
+        for record in read_records(run.evaluations):
+            records[record.get("data", "other data"), record["split"], record["max_steps"]] = record
+    shared = sorted(set.intersection(*(set(records) for records in found)))
+    return {key: [records[key] for records in found] for key in shared}
+
+
+def duration(group: list[Run]) -> str:
+    """The time of a run, mean over the seeds: of the processor, where it was noted, and by the clock."""
+    spent = [time_spent(read_records(run.sessions)) for run in group]
+    by_clock = statistics.mean(hours for hours, _ in spent)
+    worked = [hours for _, hours in spent if hours is not None]
+    if len(worked) < len(spent):
+        return f"{in_words(by_clock)} each"
+    return f"{in_words(statistics.mean(worked))} of one core each ({in_words(by_clock)} by the clock)"
+
+
+def in_words(hours: float) -> str:
+    return f"{60 * hours:.1f} minutes" if hours < 2 else f"{hours:.1f} hours"
+
+
+def commands(experiment: Experiment) -> list[str]:
+    """How every group was made, and how long it took."""
+    lines = ["", "Commands:", ""]
+    for label, group in experiment.groups.items():
+        made = training_command(group[0], experiment.task, seed="SEED")
+        seeds = ", ".join(str(run.config.seed) for run in group)
+        last = [max((record["update"] for record in read_records(run.metrics)), default=0) for run in group]
+        seen = f"{each(last)} updates, {each([update * group[0].config.batch_size for update in last])} examples"
+        lines.append(f"- {label}: `{made}`, seeds {seeds}; {seen}; {duration(group)}")
+    return lines
+
+
+def pictures(experiment: Experiment, drawn: list[Path], docs: Path) -> list[str]:
+    """Links to the pictures."""
+    title = experiment.about["title"]
+    return ["", *(f"![{path.stem} of {title}]({path.relative_to(docs).as_posix()})" for path in drawn), ""]
+
+
+def own_figures(experiment: Experiment, out: Path) -> list[Path]:
+    """The task's own figures of every group's first run, in a folder by the run's name."""
+    drawn = []
+    for group in experiment.groups.values():
+        run = group[0]
+        shown = Run(run.folder, run.task, run.config, run.backend)
+        shown.figures = out / run.folder.name
+        drawn += experiment.task.draw(shown, read_records(run.metrics))
+    return drawn

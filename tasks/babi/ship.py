@@ -1,0 +1,109 @@
+"""python -m tasks.babi.ship RUN: makes of a run the checkpoint that comes with the repository, with its card.
+
+Written are model.safetensors (parameters alone, float32), config.json, card.json and card.md. The scores on the card
+are computed here: on the generated test questions, and with --data-dir on the validation files there.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.babi.card import make_card, render
+from tasks.babi.report import verdict
+from tasks.babi.task import Babi
+from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, parameters, to_bytes, write_whole
+from tasks.command import THREADS, flag_value
+from tasks.config import Parser, to_json
+from tasks.errors import Refused, cannot_write
+from tasks.loop import evaluate
+from tasks.runs import CONFIG, Run
+from tasks.shipped import MODEL, is_shipped, open_trained
+from tasks.trainers import default_backend, load_parameters, make_trainer
+
+MAX_BYTES = 4 * 10**6
+
+
+def parser() -> Parser:
+    p = Parser(prog="python -m tasks.babi.ship", description=__doc__, argument_default=argparse.SUPPRESS)
+    p.add_argument("run", metavar="RUN", help="a run of python -m tasks.babi on generated stories")
+    p.add_argument("--checkpoint", metavar="FILE", help="this checkpoint of the run, not the newest")
+    p.add_argument("--out", metavar="DIR", help="folder to write to (default the one in the repository)")
+    p.add_argument("--data-dir", metavar="DIR", help="released files: the card has the scores of their validation")
+    p.add_argument("--backend", metavar="NAME", help="torch or jax, for the scores (default: jax if it is installed)")
+    p.add_argument("--threads", metavar="N", help=f"threads of the backend ({THREADS}; default 1)")
+    return p
+
+
+def open_run(name: str, file: str | None) -> tuple[Run, Checkpoint]:
+    """The run and its checkpoint, if they may be shipped."""
+    run, found = open_trained(Babi, name, file)
+    if is_shipped(run.folder):
+        raise Refused(f"{name} is a shipped checkpoint already, not a run")
+    if run.config.data_dir is not None:
+        raise Refused(f"{name} was trained on files (--data-dir): only runs on generated stories are shipped")
+    if run.config.method != "ponder":
+        raise Refused(f"{name} is a run of --method {run.config.method}: one of ponder is shipped")
+    return run, found
+
+
+def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The evaluations of the card, of the very numbers that are shipped."""
+    trainer = make_trainer(
+        getattr(options, "backend", None) or default_backend(), Babi(config), flag_value(options, "threads", THREADS, 1)
+    )
+    state = load_parameters(trainer, {PREFIX + name: array for name, array in params.items()}, options.run)
+    wanted = [("test", None)] + ([("valid", options.data_dir)] if hasattr(options, "data_dir") else [])
+    found = []
+    for split, folder in wanted:
+        task = Babi(dataclasses.replace(config, data_dir=folder))
+        examples = config.test_examples or config.eval_examples
+        record = {"split": split, "data": task.describe(split)}
+        found.append({**record, **evaluate(trainer, state, task, split, examples=examples)})
+        print(f"{split}, {found[-1]['data']}: {verdict(found[-1])}", flush=True)
+    return found
+
+
+def ship(options: argparse.Namespace) -> Path:
+    """Writes the folder."""
+    run, found = open_run(options.run, getattr(options, "checkpoint", None))
+    config = dataclasses.replace(run.config, dtype="float32")
+    params = {name: np.asarray(array, np.float32) for name, array in parameters(found.arrays).items()}
+    about = {"task": run.task, "config": to_json(config), "spec": found.about["spec"], "update": found.about["update"]}
+    arrays = {PREFIX + name: array for name, array in params.items()}
+    data = to_bytes(Checkpoint(arrays, about), PARAMETERS)
+    if len(data) > MAX_BYTES:
+        raise Refused(f"{options.run} is too large to be shipped: {len(data)} bytes, at most {MAX_BYTES}")
+    size = {"parameters": sum(array.size for array in params.values()), "bytes": len(data)}
+    file = {**size, "sha256": hashlib.sha256(data).hexdigest()}
+    card = make_card(run, Babi(config), about, file, scores(config, params, options))
+    out = Path(getattr(options, "out", Babi.PRETRAINED))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(out, error) from None
+    content = {"task": run.task, "backend": run.backend, "config": to_json(config)}
+    write_whole(out / MODEL, data)
+    write_whole(out / CONFIG, (json.dumps(content, indent=2) + "\n").encode())
+    write_whole(out / "card.json", (json.dumps(card, indent=1) + "\n").encode())
+    write_whole(out / "card.md", render(card).encode())
+    return out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    try:
+        print(f"wrote {ship(parser().parse(arguments))}")
+    except Refused as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""The tasks by name, for what works with the runs of any of them."""
+
+import importlib
+from typing import Any
+
+from tasks.errors import Refused
+
+TASKS = {"parity": ("tasks.parity", "Parity"), "babi": ("tasks.babi.task", "Babi")}
+
+
+def task_class(name: Any) -> Any:
+    """The class of a task, imported when it is asked for."""
+    if name not in TASKS:
+        raise Refused(f"the task must be one of {', '.join(TASKS)}, got {name!r}")
+    module, attribute = TASKS[name]
+    return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,163 @@
+"""The page of results: made from run folders, with the numbers that are in them, and up to date."""
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from tasks import figures, plots
+from tasks.babi import report
+from tasks.babi.task import BabiConfig
+from tasks.config import to_json
+from tasks.errors import Refused
+from tasks.parity import ParityConfig
+
+RELEASED = "20 tasks, files of en-valid-10k"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], list[str]]:
+    """`make` of docs/make_results.py, which is run as a script and finds its modules beside it."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("make_results").make
+
+
+@pytest.fixture
+def unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn, but not written, which takes long."""
+
+    def close(figure, path: Path) -> Path:
+        plots.pyplot().close(figure)
+        return path
+
+    for module in (figures, report):
+        monkeypatch.setattr(module, "save", close)
+
+
+def evaluation(split: str, update: int, passes: int, levels: list[list[float]], draws: int = 1, **more) -> dict:
+    """An evaluation as a run keeps it, its means made of the levels."""
+    count = sum(row[1] for row in levels)
+    accuracy, steps = (sum(row[1] * row[i] for row in levels) / count for i in (2, 3))
+    means = {"accuracy": accuracy, "sampled_accuracy": accuracy, "expected_steps": steps, "sampled_steps": steps}
+    where = {"kind": "eval", "split": split, "update": update, "forward_passes": passes, "examples": count}
+    shares = [[row[0], 0.25, 0.75] for row in levels]
+    return {**where, **means, "draws": draws, "levels": levels, "level_shares": shares, **more}
+
+
+def logged(update: int, steps: float) -> dict:
+    return {"kind": "train", "update": update, "expected_steps": steps}
+
+
+def write_run(folder: Path, task: str, config, metrics: list[dict], kept: list[dict] = ()) -> None:
+    folder.mkdir(parents=True)
+    content = {"task": task, "backend": "jax", "config": to_json(config)}
+    (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    session = {"backend": "jax", "from": 0, "to": 40, "seconds": 14400.0, "cpu_seconds": 10800.0}
+    for name, records in (("metrics", metrics), ("sessions", [session]), ("evaluations", kept)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def write_about(folder: Path, **about: str) -> None:
+    (folder / "about.json").write_text(json.dumps({"title": "Made up", "text": "A text.", **about}))
+
+
+def every_task(accuracy: float, steps: float, worst: float | None = None) -> list[list[float]]:
+    """The levels of 20 tasks with 10 questions each; task 19 may be worse than the others."""
+    return [[task, 10, worst if worst is not None and task == 19 else accuracy, steps] for task in range(1, 21)]
+
+
+def babi_runs(results: Path, seeds: tuple[int, ...] = (0, 1)) -> None:
+    """Two seeds of ponder that solve all tasks at the third validation, and ut-act, which does not."""
+    for seed in seeds:
+        config = BabiConfig(seed=seed, batch_size=8, updates=40, learning_rate=1e-3)
+        metrics = [evaluation("valid", 0, 0, every_task(0.1, 2.0)), logged(10, 2.0), logged(20, 3.0)]
+        metrics += [evaluation("valid", 20, 120, every_task(0.99, 2.5, worst=0.9)), logged(30, 4.0), logged(40, 5.0)]
+        metrics += [evaluation("valid", 40, 240, every_task(0.99, 2.5)), evaluation("test", 40, 240, every_task(1, 3))]
+        kept = evaluation("valid", 40, 240, every_task(0.99 - 0.02 * seed, 2.0 + seed), data=RELEASED, max_steps=10)
+        write_run(results / "made" / f"ponder-{seed}", "babi", config, metrics, [kept | {"accuracy": 0.5}, kept])
+    config = BabiConfig(method="ut-act", batch_size=8, updates=40, learning_rate=1e-3)
+    metrics = [logged(40, 5.0), evaluation("valid", 40, 400, every_task(0.99, 5.0, worst=0.5), draws=0)]
+    kept = evaluation("valid", 40, 400, every_task(0.96, 7.5, 0.5), 0, data=RELEASED, max_steps=10)
+    write_run(results / "made" / "ut-act-0", "babi", config, metrics, [kept])
+    write_about(results / "made", task="babi")
+
+
+def cells(page: str, first: str, *more: str) -> list[str]:
+    """The cells of the one row that begins so."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    (found,) = [row for row in rows if row[: 1 + len(more)] == [first, *more]]
+    return found[1 + len(more) :]
+
+
+def test_the_numbers_of_babi_are_those_of_the_runs(make, tmp_path: Path):
+    babi_runs(tmp_path / "results")
+    assert make(tmp_path / "results", tmp_path) == ["made"]
+    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    released = (RELEASED, "valid")
+    own = cells(page, "ponder", "the run's own data", "test")
+    assert own == ["2", "40", "200", "20 of 20", "0.00 ± 0.00", "3.00 ± 0.00", "600 ± 0"]
+    mine = cells(page, "ponder", *released)
+    assert mine == ["2", "40", "200", "20 of 20", "2.00 ± 1.41", "2.50 ± 0.71", "500 ± 141"]
+    act = cells(page, "ut-act", *released)
+    assert act == ["1", "40", "200", "19 of 20", "6.30", "7.50", "1500"]
+    assert cells(page, "ut-act", "the run's own data", "valid")[3] == "19 of 20"  # it has not come to its test
+    assert cells(page, "19 path-finding") == ["2.00 ± 1.41 (2.50 ± 0.71)", "50.00 (7.50)"]
+    # Batches of 8: 240 forward passes; 10 updates each of 2, 3, 4 and 5 steps until halting.
+    effort = cells(page, "ponder", "2 of 2")
+    assert effort == ["40 ± 0", "1920 ± 0", "1120 ± 0", "1.00", "1.00", "1.00"]
+    assert cells(page, "ut-act", "0 of 1") == [*["not reached"] * 3, "", "", "3.00"]
+    assert "6.1 times as many" in page
+    assert "--batch-size 8 --chunk 50 --learning-rate 0.001 --updates 40 --seed SEED --backend jax`, seeds 0, 1" in page
+    assert "40 updates, 320 examples; 3.0 hours of one core each (4.0 hours by the clock)" in page
+    links = [line.split("](")[1].rstrip(")") for line in page.splitlines() if line.startswith("![")]
+    assert len(links) == 5 and all((tmp_path / link).read_bytes().startswith(b"\x89PNG") for link in links)
+
+
+def test_the_page_depends_on_the_runs_alone(make, unsaved, tmp_path: Path):
+    """The order in which folders were made says nothing."""
+    pages = []
+    for name, seeds in (("first", (0, 1)), ("again", (1, 0))):
+        babi_runs(tmp_path / name / "results", seeds)
+        make(tmp_path / name / "results", tmp_path / name)
+        pages.append((tmp_path / name / "results.md").read_bytes())
+    assert pages[0] == pages[1]
+
+
+def test_other_tasks_have_a_column_for_every_difficulty(make, unsaved, tmp_path: Path):
+    folder = tmp_path / "results" / "made"
+    for seed, right in enumerate((0.5, 0.7)):
+        levels = [[1, 10, 1.0, 2.0], [2, 30, right, 3.0]] + ([] if seed else [[3, 10, 0.25, 4.0]])
+        records = [evaluation("valid", 40, 240, levels), evaluation("test", 40, 240, levels)]
+        kept = evaluation("test", 40, 240, [[1, 10, right, 9.0]], data="1-1 non-zeros of 3, shuffled", max_steps=30)
+        write_run(folder / f"ponder-{seed}", "parity", ParityConfig(seed=seed, bits=3), records, [kept])
+    write_about(folder, task="parity")
+    make(tmp_path / "results", tmp_path)
+    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert "Accuracy by non-zeros:" in page and "| run | split | 1 | 2 | 3 |" in page
+    beyond = cells(page, "ponder", "test: 1-1 non-zeros of 3, shuffled, N = 30")
+    assert beyond == ["2", "40", "10", *["0.6000 ± 0.1414"] * 2, *["9.00 ± 0.00"] * 2]
+    wanted = ["1.000 ± 0.000 (2.0 ± 0.0 steps)", "0.600 ± 0.141 (3.0 ± 0.0 steps)", "0.250 (4.0 steps)"]
+    rows = [line for line in page.splitlines() if line.startswith("| ponder | test |")]
+    assert [cell.strip() for cell in rows[1].strip("|").split("|")][2:] == wanted
+
+
+def test_an_experiment_names_its_task(make, tmp_path: Path):
+    with pytest.raises(Refused, match="there is no experiment"):
+        make(tmp_path, tmp_path)
+    babi_runs(tmp_path)
+    write_about(tmp_path / "made", task="chess")
+    with pytest.raises(Refused, match="the task must be one of parity, babi"):
+        make(tmp_path, tmp_path)
+    write_about(tmp_path / "made", task="parity")
+    with pytest.raises(Refused, match="is a run of the task 'babi', not of 'parity'"):
+        make(tmp_path, tmp_path)
+
+
+def test_the_page_of_the_repository_is_up_to_date(make, unsaved, tmp_path: Path):
+    make(DOCS / "results", tmp_path)
+    assert (tmp_path / "results.md").read_text(encoding="utf-8") == (DOCS / "results.md").read_text(encoding="utf-8")

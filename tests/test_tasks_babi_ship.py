@@ -1,0 +1,93 @@
+"""The shipped bAbI checkpoint: what may be shipped, and that card, numbers and file belong together."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("safetensors")
+
+from ponder_ref.init import initial_parameters
+from tasks.babi import ship
+from tasks.babi.card import render, training_time
+from tasks.babi.task import Babi, BabiConfig
+from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, read, save
+from tasks.runs import Run
+from tasks.shipped import MODEL, is_shipped, open_trained
+
+SMALL = {"embedding": 16, "attention": 16, "heads": 2, "transition": 16, "max_steps": 3}
+NEEDS_IT = pytest.mark.skipif(not is_shipped(Babi.PRETRAINED), reason="no checkpoint is shipped here")
+
+
+def run_of(folder: Path, **settings) -> Run:
+    """A run with a checkpoint of update 40."""
+    config = BabiConfig(**{**SMALL, **settings})
+    run = Run.create(folder, "babi", config, "jax")
+    run.make_folders()
+    arrays = {PREFIX + name: array for name, array in initial_parameters(config.model_settings(), 0).items()}
+    save(run.checkpoints, Checkpoint(arrays, run.checkpoint_about(40, "1.2.0", {})), 40)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"data_dir": "released"}, "was trained on files (--data-dir)"),
+        ({"method": "act"}, "is a run of --method act: one of ponder is shipped"),
+        ({"embedding": 512, "attention": 512}, "is too large to be shipped"),
+    ],
+    ids=str,
+)
+def test_what_is_not_shipped(settings: dict, words: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+    run_of(tmp_path / "run", **settings)
+    assert ship.main([str(tmp_path / "run"), "--out", str(tmp_path / "out")]) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert words in sentence and not (tmp_path / "out").exists()
+
+
+def test_a_run_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert ship.main([str(tmp_path / "nowhere")]) == 2
+    assert "there is no run folder" in capsys.readouterr().err
+    assert ship.main([]) == 2
+    assert "RUN" in capsys.readouterr().err
+
+
+def test_hours_are_those_of_the_sessions(tmp_path: Path):
+    run = run_of(tmp_path / "run")
+    assert training_time(run, 40) == {
+        "core_hours": 0,
+        "hours": 0,
+        "sessions": 0,
+        "backends": ["jax"],
+        "updates_not_noted": 40,
+    }
+    first = {"backend": "jax", "from": 0, "to": 25, "seconds": 5400.0, "cpu_seconds": 3600.0}
+    again = {"backend": "torch", "from": 20, "to": 30, "seconds": 1800.0, "cpu_seconds": 900.0}
+    later = {"backend": "torch", "from": 40, "to": 50, "seconds": 1800.0, "cpu_seconds": 900.0}
+    run.append(run.sessions, [first, again, later])
+    assert training_time(run, 40) == {
+        "core_hours": 1.25,
+        "hours": 2.0,
+        "sessions": 2,
+        "backends": ["jax", "torch"],
+        "updates_not_noted": 10,
+    }
+
+
+@NEEDS_IT
+def test_the_card_is_of_the_file():
+    card = json.loads((Babi.PRETRAINED / "card.json").read_text(encoding="utf-8"))
+    data = (Babi.PRETRAINED / MODEL).read_bytes()
+    assert len(data) <= ship.MAX_BYTES and len(data) == card["model"]["bytes"]
+    assert hashlib.sha256(data).hexdigest() == card["model"]["sha256"]
+    assert (Babi.PRETRAINED / "card.md").read_text(encoding="utf-8") == render(card)
+
+
+@NEEDS_IT
+def test_the_file_has_parameters_alone_of_a_run_on_generated_stories():
+    run, found = open_trained(Babi, "pretrained")
+    assert run.config.data_dir is None and run.config.method == "ponder"
+    assert all(name.startswith(PREFIX) and array.dtype == np.float32 for name, array in found.arrays.items())
+    assert read(Babi.PRETRAINED / MODEL, PARAMETERS).about["update"] == found.about["update"]
