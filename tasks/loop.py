@@ -74,7 +74,7 @@ def first_parameters(task: Any) -> dict[str, np.ndarray]:
         raise Refused(f"--start {path}: there is no checkpoint in it")
     if found.about["task"] != task.NAME:
         raise Refused(f"--start {path} is of the task {found.about['task']!r}, not of {task.NAME!r}")
-    params = {name.removeprefix("params."): x for name, x in found.arrays.items() if name.startswith("params.")}
+    params = checkpoints.parameters(found.arrays)
     try:
         check_parameters(task.model(), params)
     except ValueError as error:
