@@ -19,6 +19,7 @@ from tasks.metrics import bands
 from tasks.runs import Run
 
 HEAD = ["run", "split", "seeds", "updates", "examples", "accuracy, expected", "sampled", "steps, expected", "sampled"]
+SURE = 0.99
 MOST_LEVELS = 8  # with more of them, difficulties are joined in bands
 
 
@@ -45,6 +46,16 @@ def levels(record: dict[str, Any], joined: bool) -> dict[str, tuple[float, float
     return {str(level): (accuracy, steps) for level, _, accuracy, steps in rows}
 
 
+def reach(record: dict[str, Any]) -> str:
+    """The largest difficulty up to which, from the least of the split on, none is below SURE; a dash: not even it."""
+    found = "-"
+    for level, _, accuracy, _ in record["levels"]:
+        if accuracy < SURE:
+            break
+        found = str(level)
+    return found
+
+
 def by_difficulty(experiment: Experiment) -> list[str]:
     """Accuracy and steps by difficulty, mean over the seeds; a row for each group of runs and split."""
     found = {
@@ -64,7 +75,11 @@ def by_difficulty(experiment: Experiment) -> list[str]:
             pairs = [record[name] for record in records if name in record]
             accuracy, steps = ([pair[i] for pair in pairs] for i in (0, 1))
             cells.append(f"{spread(accuracy, 3)} ({spread(steps, 1)} steps)" if pairs else "")
+        if joined:
+            cells.append("/".join(reach(record) for record in found[label, split]))
         lines.append([label, split, *cells])
+    if joined:
+        columns.append(f"{SURE} up to")
     return ["", f"Accuracy by {experiment.task.DIFFICULTY}:", "", *table(["run", "split", *columns], lines)]
 
 
