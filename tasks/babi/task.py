@@ -6,6 +6,7 @@ released files.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
 from tasks.babi.download import URL, choose_folder
-from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, generated_table, loaded_table
+from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, generated_table, join, loaded_table
 from tasks.babi.files import open_source
 from tasks.babi.generate import parse_tasks
 from tasks.babi.report import draw, lines
@@ -52,7 +53,11 @@ class BabiConfig(TrainingConfig):
         None, Text(off=True), "folder or .tar.gz with the released files, off is generated stories", group=DATA
     )
     questions: int = option(
-        10_000, Integer(20, 10**6), "generated questions for training, per task and set", group=DATA, paper="10,000"
+        10_000,
+        Integer(20, 10**6),
+        "generated questions for training, per task and set (times its share in --more)",
+        group=DATA,
+        paper="10,000",
     )
     renew: int | None = option(
         None, Integer(1, 10**9, off=True), "updates after which a new set is generated, off is one set", group=DATA
@@ -222,7 +227,16 @@ class Babi:
         c = self.config
         if self.source is not None:
             return loaded_table(self.source, self.numbers, split)
-        return generated_table(self.numbers, split, c.questions if split == "train" else c.held_out, c.seed, part)
+        if split != "train":
+            return generated_table(self.numbers, split, c.held_out, c.seed, part)
+        # A task that is drawn more often has more questions in a set, or it would be learnt by heart.
+        shares = c.shares()
+        return join(
+            [
+                generated_table((task,), split, math.ceil(c.questions * shares.get(task, 1.0)), c.seed, part)
+                for task in self.numbers
+            ]
+        )
 
     @functools.lru_cache(maxsize=2)  # noqa: B019 (a run has one task)
     def pool(self, split: str, part: int = 0) -> Pool:
