@@ -32,6 +32,7 @@ from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
 from ponder_ref.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_ref.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_ref.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
 from ponder_ref.pondering import ponder, pondering_loss
 from ponder_ref.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_ref.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
@@ -63,6 +64,11 @@ __all__ = [
     "log_halting_from_lambdas",
     "muon_update",
     "orthogonalize",
+    "pairs_decode",
+    "pairs_encode",
+    "pairs_query",
+    "pairs_readout",
+    "pairs_transition",
     "poisson_log_prior",
     "ponder",
     "ponder_loss",

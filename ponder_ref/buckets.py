@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ponder_ref import checks
-from ponder_ref.settings import Transformer
+from ponder_ref.settings import PairTransformer, Transformer
 
-DROPOUT_STREAM = zlib.crc32(b"attention.dropout")
 LEVELS = 1 << 16  # a weight is dropped if its 16 random bits are below rate·2¹⁶
 
 
@@ -39,23 +38,28 @@ def bucket_words(stories: Sequence[Sequence[Sequence[int]]], length: int, tokens
     return words
 
 
-def dropout_bits(model: Transformer, seed: int, update: int, *, length: int, count: int, steps: int) -> np.ndarray:
-    """The attention weights that dropout leaves, `[steps, count, heads, length, ⌈length/8⌉]` uint8, bit by bit.
+def packed_masks(stream: str, shape: tuple[int, ...], *, rate: float, seed: int, update: int, steps: int) -> np.ndarray:
+    """The attention weights `[..., keys]` that dropout leaves at each step, `[steps, ..., ⌈keys/8⌉]` uint8, bit by bit.
 
-    Step n takes the words of Philox4x64-10 with the key (seed, CRC-32 of "attention.dropout") from the counter
-    (0, n, length, update) on; bits are packed along the keys, the lowest first.
+    Step n takes the words of Philox4x64-10 with the key (seed, CRC-32 of the stream's name) from the counter
+    (0, n, keys, update) on; bits are packed along the keys, the lowest first.
     """
     checks.check_count("update", update, 0)
-    shape = (count, model.heads, length, length)
-    size, threshold = int(np.prod(shape)), round(model.dropout * LEVELS)
-    out = np.empty((steps, count, model.heads, length, -(-length // 8)), np.uint8)
-    key = np.array([seed, DROPOUT_STREAM], np.uint64)
+    keys = shape[-1]
+    size, threshold = int(np.prod(shape)), round(rate * LEVELS)
+    out = np.empty((steps, *shape[:-1], -(-keys // 8)), np.uint8)
+    key = np.array([seed, zlib.crc32(stream.encode())], np.uint64)
     for n in range(1, steps + 1):
-        counter = np.array([0, n, length, update], np.uint64)
+        counter = np.array([0, n, keys, update], np.uint64)
         random = np.random.Philox(key=key, counter=counter).random_raw(-(-size // 4)).astype("<u8").view("<u2")
-        kept = random[:size].reshape(shape) >= threshold
-        out[n - 1] = np.packbits(kept, axis=-1, bitorder="little")
+        out[n - 1] = np.packbits(random[:size].reshape(shape) >= threshold, axis=-1, bitorder="little")
     return out
+
+
+def dropout_bits(model: Transformer, seed: int, update: int, *, length: int, count: int, steps: int) -> np.ndarray:
+    """The attention weights that dropout leaves in a bucket, `[steps, count, heads, length, ⌈length/8⌉]` uint8."""
+    shape = (count, model.heads, length, length)
+    return packed_masks("attention.dropout", shape, rate=model.dropout, seed=seed, update=update, steps=steps)
 
 
 def unpack_bits(bits: np.ndarray, length: int) -> np.ndarray:
@@ -63,7 +67,7 @@ def unpack_bits(bits: np.ndarray, length: int) -> np.ndarray:
     return np.unpackbits(bits, axis=-1, count=length, bitorder="little").astype(bool)
 
 
-def dropped_share(model: Transformer) -> float:
+def dropped_share(model: Transformer | PairTransformer) -> float:
     """The share that dropout takes, in the resolution of its 16 bits: what is left is divided by 1 less this."""
     return round(model.dropout * LEVELS) / LEVELS
 

@@ -1,4 +1,4 @@
-"""Initial parameters, drawn in NumPy so that every backend starts from the same (spec M8, M9)."""
+"""Initial parameters, drawn in NumPy so that every backend starts from the same (spec M8 to M10)."""
 
 import math
 import zlib
@@ -7,10 +7,16 @@ import numpy as np
 
 from ponder_ref import checks
 from ponder_ref.models import parameter_shapes
-from ponder_ref.settings import AnyModel, Model
+from ponder_ref.pairs import BLOCKS
+from ponder_ref.settings import AnyModel, Model, PairTransformer
 
 # Deviations of the Transformer's tables; the mask of places is 1 and as much again by chance (M9).
 EMBEDDINGS = {"embed.words": 0.5, "embed.mask": 1.0, "embed.positions": 0.5, "embed.steps": 0.5}
+
+# Those of M10: attention begins as a look-up by likeness, with nothing else in its way.
+PAIRS = {"embed.images": 1.0, "embed.mask": 0.7, "embed.roles": 0.2, "embed.sides": 1.0}
+PAIRS |= {f"{name}.steps": 0.02 for name in BLOCKS} | {f"{name}.out.w": 0.0 for name in BLOCKS}
+SHARPNESS = 1.5  # of that look-up: the deviation of queries and keys is this over √embedding
 
 
 def generator(seed: int, name: str) -> np.random.Generator:
@@ -43,10 +49,10 @@ def initial_parameters(
 ) -> dict[str, np.ndarray]:
     """Parameters by canonical name, float64.
 
-    Weights are normal with standard deviation 1/√in, biases 0, scales of a norm 1; the tables of the Transformer have
-    deviations of their own. For the RNN `input_scale` replaces the deviation of the input weights, of which all but
-    `input_connections` a unit are 0; `recurrent_scale` multiplies the deviation of the recurrent weights, and
-    `bias_scale` is that of the units' biases.
+    Weights are normal with standard deviation 1/√in, biases 0, scales of a norm 1; the tables of the Transformers have
+    deviations of their own, and the blocks of M10 look up by likeness. For the RNN `input_scale` replaces the deviation
+    of the input weights, of which all but `input_connections` a unit are 0; `recurrent_scale` multiplies the deviation
+    of the recurrent weights, and `bias_scale` is that of the units' biases.
     """
     if input_scale is not None:
         checks.check_number("input_scale", input_scale, "(0, inf)")
@@ -55,9 +61,9 @@ def initial_parameters(
     checks.check_number("recurrent_scale", recurrent_scale, "(0, inf)")
     checks.check_number("bias_scale", bias_scale, "[0, inf)")
     shapes = parameter_shapes(model)
+    own = PAIRS if isinstance(model, PairTransformer) else EMBEDDINGS
     deviations = {
-        name: 0.0 if len(shape) == 1 else EMBEDDINGS.get(name, 1 / math.sqrt(shape[0]))
-        for name, shape in shapes.items()
+        name: 0.0 if len(shape) == 1 else own.get(name, 1 / math.sqrt(shape[0])) for name, shape in shapes.items()
     }
     if isinstance(model, Model):
         deviations["rnn.w_x"] = input_scale or deviations["rnn.w_x"]
@@ -70,4 +76,9 @@ def initial_parameters(
             params[name] += generator(seed, name).standard_normal(shape) * deviations[name]
     if isinstance(model, Model) and input_connections is not None:
         params["rnn.w_x"] *= connections(seed, model.inputs, model.hidden, input_connections)
+    if isinstance(model, PairTransformer):
+        for name in BLOCKS:
+            params[f"{name}.q"] *= SHARPNESS
+            params[f"{name}.k"] = params[f"{name}.q"].copy()
+            params[f"{name}.o"] = params[f"{name}.v"].T * (model.embedding / model.attention)
     return params

@@ -5,7 +5,7 @@ The signatures themselves are those of `ponder_ref`'s functions; the judge reads
 
 from typing import Any, NamedTuple
 
-SPEC_VERSION = "1.2.0"
+SPEC_VERSION = "1.3.0"
 
 
 class PonderLoss(NamedTuple):
@@ -161,6 +161,11 @@ MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "transformer_encode": ("M9",),
     "transformer_transition": ("M9",),
     "transformer_readout": ("M9",),
+    "pairs_encode": ("M10",),
+    "pairs_query": ("M10",),
+    "pairs_transition": ("M10",),
+    "pairs_decode": ("M10",),
+    "pairs_readout": ("M10",),
 }
 
 INFER_FUNCTIONS: dict[str, tuple[str, ...]] = {

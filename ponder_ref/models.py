@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ponder_ref.settings import AnyModel, Transformer
+from ponder_ref.pairs import pairs_matrices, pairs_shapes
+from ponder_ref.settings import AnyModel, PairTransformer, Transformer
 from ponder_ref.transformer import transformer_matrices, transformer_shapes
 
 # Matrices are `[in, out]` (y = x·W); those that Muon trains where it is chosen (O3).
@@ -13,6 +14,8 @@ def parameter_shapes(model: AnyModel) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the model's parameters, in canonical order."""
     if isinstance(model, Transformer):
         return transformer_shapes(model)
+    if isinstance(model, PairTransformer):
+        return pairs_shapes(model)
     return {
         "rnn.w_x": (model.inputs, model.hidden),
         "rnn.w_h": (model.hidden, model.hidden),
@@ -26,7 +29,9 @@ def parameter_shapes(model: AnyModel) -> dict[str, tuple[int, ...]]:
 
 def matrices(model: AnyModel) -> tuple[str, ...]:
     """The parameters that Muon trains."""
-    return transformer_matrices(model) if isinstance(model, Transformer) else RNN_MATRICES
+    if isinstance(model, Transformer):
+        return transformer_matrices(model)
+    return pairs_matrices(model) if isinstance(model, PairTransformer) else RNN_MATRICES
 
 
 def check_parameters(model: AnyModel, params) -> None:

@@ -65,7 +65,41 @@ class Transformer:
         checks.check_number("dropout", self.dropout, "[0, 1)")
 
 
-AnyModel = Model | Transformer
+@dataclass(frozen=True)
+class PairTransformer:
+    """The Transformer of M10, by default at the sizes of the paper's experiment on associative inference (app. D).
+
+    Images have `width` numbers. `attention` is the width of all heads together, `transition` that of each of the
+    `layers` hidden layers, `steps` the number of step signals. With memory "xl" the encoder also sees the states of
+    the step before.
+    """
+
+    kind: str = "pairs"
+    width: int = 1000
+    outputs: int = 2
+    embedding: int = 256
+    attention: int = 512
+    heads: int = 8
+    transition: int = 128
+    layers: int = 2
+    steps: int = 10
+    dropout: float = 0.1
+    memory: str = "none"
+    output: str = "classes"
+
+    def __post_init__(self):
+        check_choice("kind", self.kind, ("pairs",))
+        check_choice("output", self.output, ("classes",))
+        check_choice("memory", self.memory, ("none", "xl"))
+        for name in ("width", "embedding", "attention", "heads", "transition", "layers", "steps"):
+            checks.check_count(name, getattr(self, name), 1)
+        checks.check_count("outputs", self.outputs, 2)
+        if self.attention % self.heads:
+            raise ValueError(f"attention must be a multiple of heads, got {self.attention} and {self.heads}")
+        checks.check_number("dropout", self.dropout, "[0, 1)")
+
+
+AnyModel = Model | Transformer | PairTransformer
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_laws,
     check_module,
     check_module_losses,
+    check_pairs,
     check_sampling,
     check_shapes,
     check_slopes,

@@ -19,6 +19,7 @@ from ponder_jax.infer import predict
 from ponder_jax.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
 from ponder_jax.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_jax.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_jax.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
 from ponder_jax.pondering import ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_jax.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
@@ -57,6 +58,11 @@ __all__ = [
     "log_halting_from_lambdas",
     "muon_update",
     "orthogonalize",
+    "pairs_decode",
+    "pairs_encode",
+    "pairs_query",
+    "pairs_readout",
+    "pairs_transition",
     "poisson_log_prior",
     "ponder",
     "ponder_loss",

@@ -6,13 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ponder_jax.pairs import pairs_unroll
 from ponder_jax.pondering import leaving_rule, pondered
 from ponder_jax.rnn import rnn_unroll
 from ponder_jax.transformer import transformer_unroll
 from ponder_jax.ut_act import ut_act_unroll
 from ponder_ref import checks
 from ponder_ref.interface import Pondered
-from ponder_ref.settings import AnyModel, Transformer
+from ponder_ref.settings import AnyModel, PairTransformer, Transformer
 
 Params = Mapping[str, jax.Array]
 
@@ -53,9 +54,10 @@ def run_model(
 ) -> Pondered:
     """The model pondering over a batch, as `ponder` runs it but faster; its state has no gradient.
 
-    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer.
+    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer, a dict of images and slots for
+    that of pairs.
     """
-    methods = checks.METHODS if model.kind == "rnn" else checks.TRAINED_METHODS
+    methods = checks.TRAINED_METHODS if isinstance(model, Transformer) else checks.METHODS
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods)
     if isinstance(model, Transformer) and method == "ut-act":
         return ut_act_unroll(model, params, inputs, max_steps, act_epsilon)
@@ -63,6 +65,8 @@ def run_model(
     steps = 1 if method == "once" else max_steps
     if isinstance(model, Transformer):
         y_hat, z, state, lengths = transformer_unroll(model, params, inputs, steps, rule)
+    elif isinstance(model, PairTransformer):
+        y_hat, z, state, lengths = pairs_unroll(model, params, inputs, steps, rule)
     else:
         y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule)
         y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat

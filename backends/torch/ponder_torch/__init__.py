@@ -19,6 +19,7 @@ from ponder_torch.losses import expected_loss, kl_divergence, ponder_loss, weigh
 from ponder_torch.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_torch.net import PonderNet
 from ponder_torch.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
+from ponder_torch.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
 from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_torch.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
@@ -51,6 +52,11 @@ __all__ = [
     "log_halting_from_lambdas",
     "muon_update",
     "orthogonalize",
+    "pairs_decode",
+    "pairs_encode",
+    "pairs_query",
+    "pairs_readout",
+    "pairs_transition",
     "poisson_log_prior",
     "ponder",
     "ponder_loss",

@@ -7,7 +7,8 @@ import torch
 
 from ponder_ref import checks
 from ponder_ref.interface import Pondered
-from ponder_ref.settings import AnyModel, Transformer
+from ponder_ref.settings import AnyModel, PairTransformer, Transformer
+from ponder_torch.pairs import pairs_unroll
 from ponder_torch.pondering import leaving_rule, pondered
 from ponder_torch.rnn import Memory, rnn_unroll
 from ponder_torch.transformer import transformer_unroll
@@ -53,10 +54,11 @@ def run_model(
 ) -> Pondered:
     """The model pondering over a batch, as `ponder` runs it but faster; its state has no gradient.
 
-    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer. With `memory` the RNN's state and
+    Inputs are `[batch, inputs]` for the RNN, a dict of buckets for the Transformer, a dict of images and slots for
+    that of pairs. With `memory` the RNN's state and
     what its gradient needs are there until the next call with the same memory.
     """
-    methods = checks.METHODS if model.kind == "rnn" else checks.TRAINED_METHODS
+    methods = checks.TRAINED_METHODS if isinstance(model, Transformer) else checks.METHODS
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods)
     if isinstance(model, Transformer) and method == "ut-act":
         return ut_act_unroll(model, params, inputs, max_steps, act_epsilon)
@@ -64,6 +66,8 @@ def run_model(
     steps = 1 if method == "once" else max_steps
     if isinstance(model, Transformer):
         y_hat, z, state, lengths = transformer_unroll(model, params, inputs, steps, rule)
+    elif isinstance(model, PairTransformer):
+        y_hat, z, state, lengths = pairs_unroll(model, params, inputs, steps, rule)
     else:
         y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, inputs), steps, rule, memory)
         y_hat = y_hat[..., 0] if model.outputs == 1 else y_hat

@@ -11,6 +11,7 @@ from ponder_ref.conformance.mutants import (
     losses,
     modules,
     offsets,
+    pairs,
     sampling,
     transformers,
 )
@@ -27,6 +28,7 @@ DEFECTS: tuple[Mutant, ...] = (
     *offsets.MUTANTS,
     *modules.MUTANTS,
     *transformers.MUTANTS,
+    *pairs.MUTANTS,
     *inference.MUTANTS,
 )
 EXAMPLES = 25

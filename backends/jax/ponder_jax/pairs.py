@@ -1,0 +1,227 @@
+"""The Transformer of paired associative inference (spec M10; paper app. D) at the speed of its products.
+
+Every image is embedded once. The states of all steps are encoded first; the decoder then works on all of them
+together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ponder_jax.transformer import layer_norm, unpack
+from ponder_ref.buckets import dropped_share
+from ponder_ref.interface import LeavingRule
+from ponder_ref.pair_inputs import check_inputs
+from ponder_ref.pairs import TOKENS, count_layers
+from ponder_ref.settings import PairTransformer
+
+Params = Mapping[str, jax.Array]
+
+
+class Seen(NamedTuple):
+    """Keys `[..., heads, e, E]` and values `[..., heads, E, e]` of tokens beside a block's own."""
+
+    keys: jax.Array
+    values: jax.Array
+
+
+def embed(params: Params, images: jax.Array, slots: jax.Array) -> jax.Array:
+    """The embeddings norm(x·W) at slots `[..., n]`, `[..., n, embedding]`.
+
+    They are taken by a product with ones and zeros: a gather's gradient would be a scatter, which is slow.
+    """
+    embedded = layer_norm(params, "embed.norm", images @ params["embed.images"])
+    return (slots[..., None] == jnp.arange(images.shape[-2], dtype=slots.dtype)).astype(embedded.dtype) @ embedded
+
+
+def begin(params: Params, images: jax.Array, rows: jax.Array, query: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """h₀ `[..., M, embedding]` and the query's tokens `[..., 3, embedding]`, of one product with the images."""
+    count = rows.shape[-2]
+    taken = embed(params, images, jnp.concatenate([rows[..., 0], rows[..., 1], query.astype(rows.dtype)], -1))
+    first, second, asked = jax.lax.split(taken, [count, count, TOKENS], taken.ndim - 2)
+    return pair(params, first, second), asked + params["embed.roles"]
+
+
+def pair(params: Params, first: jax.Array, second: jax.Array) -> jax.Array:
+    return first * params["embed.mask"][0] + second * params["embed.mask"][1]
+
+
+def signal(params: Params, name: str, step: Any) -> jax.Array:
+    """The signal of a step of encoder or decoder; beyond the last one it is the last."""
+    table = params[f"{name}.steps"]
+    return table[jnp.minimum(step, len(table)) - 1]
+
+
+def as_rows(x: jax.Array, heads: int) -> jax.Array:
+    """`[..., n, width]` as `[..., heads, n, e]`, for queries and values."""
+    return jnp.swapaxes(x.reshape(*x.shape[:-1], heads, -1), -2, -3)
+
+
+def as_columns(x: jax.Array, heads: int) -> jax.Array:
+    """`[..., n, width]` as `[..., heads, e, n]`, for keys: small products are quick in this order."""
+    return jnp.moveaxis(x.reshape(*x.shape[:-1], heads, -1), -3, -1)
+
+
+def look(params: Params, name: str, u: jax.Array, heads: int) -> Seen:
+    """What a block sees of normed tokens `[..., E, embedding]`."""
+    kv = u @ jnp.concatenate([params[f"{name}.k"], params[f"{name}.v"]], 1)
+    k, v = jnp.split(kv, 2, -1)
+    return Seen(as_columns(k, heads), as_rows(v, heads))
+
+
+def block(
+    params: Params, name: str, x: jax.Array, seen: Seen | None, heads: int, kept: jax.Array | None, dropped: float
+) -> jax.Array:
+    """Attention and transition of tokens `[..., Q, embedding]` that see others and each other, not themselves."""
+    u = layer_norm(params, f"{name}.norm1", x)
+    qkv = u @ jnp.concatenate([params[f"{name}.{part}"] for part in "qkv"], 1)
+    q, k, v = jnp.split(qkv, 3, -1)
+    q = as_rows(q, heads) / math.sqrt(q.shape[-1] // heads)
+    count = x.shape[-2]
+    scores = jnp.where(jnp.eye(count, dtype=bool), -math.inf, q @ as_columns(k, heads))
+    if seen is not None:
+        scores = jnp.concatenate([q @ seen.keys, scores], -1)
+    weights = jax.nn.softmax(scores, -1)
+    if kept is not None:
+        weights = jnp.where(kept, weights / (1 - dropped), 0.0)
+    others, own = jax.lax.split(weights, [weights.shape[-1] - count, count], weights.ndim - 1)
+    found = own @ as_rows(v, heads)
+    if seen is not None:
+        found = found + others @ seen.values
+    a = x + jnp.swapaxes(found, -2, -3).reshape(*x.shape[:-1], -1) @ params[f"{name}.o"]
+    f = layer_norm(params, f"{name}.norm2", a)
+    for layer in range(1, count_layers(params, name) + 1):
+        f = jax.nn.relu(f @ params[f"{name}.hidden{layer}.w"] + params[f"{name}.hidden{layer}.b"])
+    return a + f @ params[f"{name}.out.w"] + params[f"{name}.out.b"]
+
+
+def advance(
+    params: Params, h: jax.Array, n: Any, earlier: jax.Array | None, heads: int, kept: jax.Array | None, dropped: float
+) -> jax.Array:
+    """hₙ of hₙ₋₁ (M10); `earlier` are more tokens to see."""
+    added, seen = signal(params, "encoder", n), None
+    if earlier is not None:
+        seen = look(params, "encoder", layer_norm(params, "encoder.norm1", earlier + added), heads)
+    return block(params, "encoder", h + added, seen, heads, kept, dropped)
+
+
+def encode_all(model: PairTransformer, params: Params, h: jax.Array, steps: int, bits: jax.Array | None) -> jax.Array:
+    """h₁ to h_N, `[N, batch, M, embedding]`."""
+    rest = {"heads": model.heads, "dropped": dropped_share(model)}
+    xl, count = model.memory == "xl", h.shape[-2]
+
+    def kept(n: Any, keys: int) -> jax.Array | None:
+        return None if bits is None else unpack(bits, keys, n)
+
+    def body(carry, n):
+        h, earlier = carry
+        mask = kept(n, 2 * count if xl else count)
+        new = advance(params, h, n, jax.lax.stop_gradient(earlier) if xl else None, kept=mask, **rest)
+        return (new, h if xl else earlier), new
+
+    # Nothing is earlier than h₀: the first step has its own keys alone, the last of the mask's.
+    mask = kept(jnp.int32(1), 2 * count if xl else count)
+    first = advance(params, h, jnp.int32(1), None, kept=None if mask is None else mask[..., -count:], **rest)
+    _, states = jax.lax.scan(body, (first, h if xl else None), jnp.arange(2, steps + 1, dtype=jnp.int32))
+    return jnp.concatenate([first[None], states])
+
+
+def decode_all(
+    model: PairTransformer, params: Params, states: jax.Array, tokens: jax.Array, bits: jax.Array | None
+) -> jax.Array:
+    """The query's tokens after n applications to hₙ, for all n: `[N, batch, 3, embedding]`."""
+    seen = look(params, "decoder", layer_norm(params, "decoder.memory", states), model.heads)
+    steps, keys = len(states), states.shape[-2] + TOKENS
+    kept = None if bits is None else jax.vmap(partial(unpack, bits, keys))(jnp.arange(1, steps + 1))
+    x, done = jnp.broadcast_to(tokens, (steps, *tokens.shape)), []
+    for k in range(1, steps + 1):
+        later = Seen(seen.keys[k - 1 :], seen.values[k - 1 :])
+        mask = None if kept is None else kept[k - 1 :]
+        x = block(params, "decoder", x + signal(params, "decoder", k), later, model.heads, mask, dropped_share(model))
+        done.append(x[0])
+        x = x[1:]
+    return jnp.stack(done)
+
+
+def lengths_of(z: jax.Array, rule: LeavingRule | None) -> jax.Array:
+    """Nᵢ of logits `[N, batch]`: the first step that is enough, else N."""
+    steps = len(z)
+    if rule is None:
+        return jnp.full(z.shape[1:], steps, jnp.int32)
+    numbers = jnp.arange(1, steps + 1, dtype=jnp.int32)[:, None]
+    enough = rule.enough(jnp.cumsum(rule.add(jax.lax.stop_gradient(z)), 0)) & (numbers >= rule.min_steps)
+    return jnp.where(enough, numbers, steps).min(0)
+
+
+def pairs_unroll(
+    model: PairTransformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: LeavingRule | None
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ."""
+    check_inputs(model, inputs, max_steps)
+    h, tokens = begin(params, inputs["images"], inputs["rows"], inputs["query"])
+    states = encode_all(model, params, h, max_steps, inputs.get("dropout.encoder"))
+    tokens = decode_all(model, params, states, tokens, inputs.get("dropout.decoder"))
+    y_hat, z = pairs_readout(params, tokens)
+    lengths = lengths_of(z, rule)
+    state = jnp.take_along_axis(jax.lax.stop_gradient(tokens), lengths[None, :, None, None] - 1, 0)[0]
+    return y_hat, z, state, lengths
+
+
+def pairs_encode(params: Params, images: jax.Array, rows: jax.Array) -> jax.Array:
+    """h₀ `[..., M, embedding]` of images `[..., S, width]` and the slots of the pairs `[..., M, 2]` (M10)."""
+    return pair(params, embed(params, images, rows[..., 0]), embed(params, images, rows[..., 1]))
+
+
+def pairs_query(params: Params, images: jax.Array, query: jax.Array) -> jax.Array:
+    """The query's tokens `[..., 3, embedding]` of images `[..., S, width]` and slots `[..., 3]` (M10)."""
+    return embed(params, images, query) + params["embed.roles"]
+
+
+def pairs_transition(
+    params: Params,
+    h: jax.Array,
+    step: int,
+    *,
+    heads: int,
+    earlier: jax.Array | None = None,
+    kept: jax.Array | None = None,
+    dropout: float = 0.0,
+) -> jax.Array:
+    """hₙ `[..., M, embedding]` of hₙ₋₁ for n = `step`; `earlier` is hₙ₋₂, without gradient, or None (M10)."""
+    earlier = None if earlier is None else jax.lax.stop_gradient(earlier)
+    return advance(params, h, step, earlier, heads, kept, dropout)
+
+
+def pairs_decode(
+    params: Params,
+    h: jax.Array,
+    tokens: jax.Array,
+    step: int,
+    *,
+    heads: int,
+    kept: jax.Array | None = None,
+    dropout: float = 0.0,
+) -> jax.Array:
+    """The query's tokens `[..., 3, embedding]` after n = `step` applications of the decoder to hₙ (M10)."""
+    seen = look(params, "decoder", layer_norm(params, "decoder.memory", h), heads)
+    for k in range(1, step + 1):
+        tokens = block(params, "decoder", tokens + signal(params, "decoder", k), seen, heads, kept, dropout)
+    return tokens
+
+
+def pairs_readout(params: Params, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of the query's tokens `[..., 3, embedding]` (M10).
+
+    The cue points at left or right, as much as it is like them, and is read beside what it points at.
+    """
+    u = layer_norm(params, "final", tokens)
+    cue, sides = u[..., 0, :], u[..., 1:, :]
+    weights = jax.nn.softmax((sides * cue[..., None, :]).sum(-1) / math.sqrt(cue.shape[-1]), -1)
+    pointed = (weights[..., None] * (sides + params["embed.sides"])).sum(-2)
+    matrix = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
+    both = jnp.concatenate([cue, pointed], -1) @ matrix + jnp.concatenate([params["output.b"], params["halt.b"]])
+    return both[..., :-1], both[..., -1]

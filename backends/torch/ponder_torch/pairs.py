@@ -1,0 +1,232 @@
+"""The Transformer of paired associative inference (spec M10; paper app. D) at the speed of its products.
+
+Every image is embedded once. The states of all steps are encoded first; the decoder then works on all of them
+together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from ponder_ref.buckets import dropped_share
+from ponder_ref.interface import LeavingRule
+from ponder_ref.pair_inputs import check_inputs
+from ponder_ref.pairs import TOKENS, count_layers
+from ponder_ref.settings import PairTransformer
+from ponder_torch.transformer import layer_norm, unpack
+
+Params = Mapping[str, torch.Tensor]
+
+
+class Seen(NamedTuple):
+    """Keys `[..., heads, e, E]` and values `[..., heads, E, e]` of tokens beside a block's own."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+
+def embed(params: Params, images: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
+    """The embeddings norm(x·W) at slots `[..., n]`, `[..., n, embedding]`."""
+    embedded = layer_norm(params, "embed.norm", images @ params["embed.images"])
+    return torch.take_along_dim(embedded, slots.long()[..., None], -2)
+
+
+def begin(
+    params: Params, images: torch.Tensor, rows: torch.Tensor, query: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """h₀ `[..., M, embedding]` and the query's tokens `[..., 3, embedding]`, of one product with the images."""
+    count = rows.shape[-2]
+    taken = embed(params, images, torch.cat([rows[..., 0], rows[..., 1], query.to(rows.dtype)], -1))
+    first, second, asked = taken.split([count, count, TOKENS], -2)
+    return pair(params, first, second), asked + params["embed.roles"]
+
+
+def pair(params: Params, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    return first * params["embed.mask"][0] + second * params["embed.mask"][1]
+
+
+def signal(params: Params, name: str, step: int) -> torch.Tensor:
+    """The signal of a step of encoder or decoder; beyond the last one it is the last."""
+    table = params[f"{name}.steps"]
+    return table[min(step, len(table)) - 1]
+
+
+def as_rows(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """`[..., n, width]` as `[..., heads, n, e]`, for queries and values."""
+    return x.unflatten(-1, (heads, -1)).transpose(-2, -3).contiguous()
+
+
+def as_columns(x: torch.Tensor, heads: int) -> torch.Tensor:
+    """`[..., n, width]` as `[..., heads, e, n]`, for keys."""
+    return x.unflatten(-1, (heads, -1)).movedim(-3, -1).contiguous()
+
+
+def look(params: Params, name: str, u: torch.Tensor, heads: int) -> Seen:
+    """What a block sees of normed tokens `[..., E, embedding]`."""
+    k, v = (u @ torch.cat([params[f"{name}.k"], params[f"{name}.v"]], 1)).chunk(2, -1)
+    return Seen(as_columns(k, heads), as_rows(v, heads))
+
+
+def block(
+    params: Params,
+    name: str,
+    x: torch.Tensor,
+    seen: Seen | None,
+    heads: int,
+    kept: torch.Tensor | None,
+    dropped: float,
+) -> torch.Tensor:
+    """Attention and transition of tokens `[..., Q, embedding]` that see others and each other, not themselves."""
+    u = layer_norm(params, f"{name}.norm1", x)
+    q, k, v = (u @ torch.cat([params[f"{name}.{part}"] for part in "qkv"], 1)).chunk(3, -1)
+    q = as_rows(q, heads) / math.sqrt(q.shape[-1] // heads)
+    count = x.shape[-2]
+    itself = torch.eye(count, dtype=torch.bool, device=x.device)
+    scores = (q @ as_columns(k, heads)).masked_fill(itself, -math.inf)
+    if seen is not None:
+        scores = torch.cat([q @ seen.keys, scores], -1)
+    weights = scores.softmax(-1)
+    if kept is not None:
+        weights = torch.where(kept, weights / (1 - dropped), 0.0)
+    others, own = weights.split([weights.shape[-1] - count, count], -1)
+    found = own @ as_rows(v, heads)
+    if seen is not None:
+        found = found + others @ seen.values
+    a = x + found.transpose(-2, -3).flatten(-2) @ params[f"{name}.o"]
+    f = layer_norm(params, f"{name}.norm2", a)
+    for layer in range(1, count_layers(params, name) + 1):
+        f = (f @ params[f"{name}.hidden{layer}.w"] + params[f"{name}.hidden{layer}.b"]).relu()
+    return a + f @ params[f"{name}.out.w"] + params[f"{name}.out.b"]
+
+
+def advance(
+    params: Params,
+    h: torch.Tensor,
+    n: int,
+    earlier: torch.Tensor | None,
+    heads: int,
+    kept: torch.Tensor | None,
+    dropped: float,
+) -> torch.Tensor:
+    """hₙ of hₙ₋₁ (M10); `earlier` are more tokens to see."""
+    added, seen = signal(params, "encoder", n), None
+    if earlier is not None:
+        seen = look(params, "encoder", layer_norm(params, "encoder.norm1", earlier + added), heads)
+    return block(params, "encoder", h + added, seen, heads, kept, dropped)
+
+
+def encode_all(
+    model: PairTransformer, params: Params, h: torch.Tensor, steps: int, bits: torch.Tensor | None
+) -> torch.Tensor:
+    """h₁ to h_N, `[N, batch, M, embedding]`."""
+    xl, count, earlier, states = model.memory == "xl", h.shape[-2], None, []
+    for n in range(1, steps + 1):
+        kept = None if bits is None else unpack(bits, 2 * count if xl else count, n)
+        if kept is not None and earlier is None:
+            kept = kept[..., -count:]  # nothing is earlier than h₀: the first step has its own keys alone
+        new = advance(params, h, n, earlier, model.heads, kept, dropped_share(model))
+        h, earlier = new, h.detach() if xl else None
+        states.append(new)
+    return torch.stack(states)
+
+
+def decode_all(
+    model: PairTransformer, params: Params, states: torch.Tensor, tokens: torch.Tensor, bits: torch.Tensor | None
+) -> torch.Tensor:
+    """The query's tokens after n applications to hₙ, for all n: `[N, batch, 3, embedding]`."""
+    seen = look(params, "decoder", layer_norm(params, "decoder.memory", states), model.heads)
+    steps, keys = len(states), states.shape[-2] + TOKENS
+    kept = None if bits is None else torch.stack([unpack(bits, keys, n) for n in range(1, steps + 1)])
+    x, done = tokens.expand(steps, *tokens.shape), []
+    for k in range(1, steps + 1):
+        later = Seen(seen.keys[k - 1 :], seen.values[k - 1 :])
+        mask = None if kept is None else kept[k - 1 :]
+        x = block(params, "decoder", x + signal(params, "decoder", k), later, model.heads, mask, dropped_share(model))
+        done.append(x[0])
+        x = x[1:]
+    return torch.stack(done)
+
+
+def lengths_of(z: torch.Tensor, rule: LeavingRule | None) -> torch.Tensor:
+    """Nᵢ of logits `[N, batch]`: the first step that is enough, else N."""
+    steps = len(z)
+    if rule is None:
+        return torch.full(z.shape[1:], steps, dtype=torch.int64, device=z.device)
+    numbers = torch.arange(1, steps + 1, device=z.device)[:, None]
+    enough = rule.enough(torch.cumsum(rule.add(z.detach()), 0)) & (numbers >= rule.min_steps)
+    return torch.where(enough, numbers, steps).amin(0)
+
+
+def pairs_unroll(
+    model: PairTransformer,
+    params: Params,
+    inputs: Mapping[str, torch.Tensor],
+    max_steps: int,
+    rule: LeavingRule | None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ."""
+    check_inputs(model, inputs, max_steps)
+    h, tokens = begin(params, inputs["images"], inputs["rows"], inputs["query"])
+    states = encode_all(model, params, h, max_steps, inputs.get("dropout.encoder"))
+    tokens = decode_all(model, params, states, tokens, inputs.get("dropout.decoder"))
+    y_hat, z = pairs_readout(params, tokens)
+    lengths = lengths_of(z, rule)
+    state = tokens.detach()[lengths - 1, torch.arange(len(lengths), device=z.device)]
+    return y_hat, z, state, lengths
+
+
+def pairs_encode(params: Params, images: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """h₀ `[..., M, embedding]` of images `[..., S, width]` and the slots of the pairs `[..., M, 2]` (M10)."""
+    return pair(params, embed(params, images, rows[..., 0]), embed(params, images, rows[..., 1]))
+
+
+def pairs_query(params: Params, images: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+    """The query's tokens `[..., 3, embedding]` of images `[..., S, width]` and slots `[..., 3]` (M10)."""
+    return embed(params, images, query) + params["embed.roles"]
+
+
+def pairs_transition(
+    params: Params,
+    h: torch.Tensor,
+    step: int,
+    *,
+    heads: int,
+    earlier: torch.Tensor | None = None,
+    kept: torch.Tensor | None = None,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """hₙ `[..., M, embedding]` of hₙ₋₁ for n = `step`; `earlier` is hₙ₋₂, without gradient, or None (M10)."""
+    return advance(params, h, step, None if earlier is None else earlier.detach(), heads, kept, dropout)
+
+
+def pairs_decode(
+    params: Params,
+    h: torch.Tensor,
+    tokens: torch.Tensor,
+    step: int,
+    *,
+    heads: int,
+    kept: torch.Tensor | None = None,
+    dropout: float = 0.0,
+) -> torch.Tensor:
+    """The query's tokens `[..., 3, embedding]` after n = `step` applications of the decoder to hₙ (M10)."""
+    seen = look(params, "decoder", layer_norm(params, "decoder.memory", h), heads)
+    for k in range(1, step + 1):
+        tokens = block(params, "decoder", tokens + signal(params, "decoder", k), seen, heads, kept, dropout)
+    return tokens
+
+
+def pairs_readout(params: Params, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of the query's tokens `[..., 3, embedding]` (M10).
+
+    The cue points at left or right, as much as it is like them, and is read beside what it points at.
+    """
+    u = layer_norm(params, "final", tokens)
+    cue, sides = u[..., 0, :], u[..., 1:, :]
+    weights = ((sides * cue[..., None, :]).sum(-1) / math.sqrt(cue.shape[-1])).softmax(-1)
+    pointed = (weights[..., None] * (sides + params["embed.sides"])).sum(-2)
+    matrix = torch.cat([params["output.w"], params["halt.w"]], 1)
+    both = torch.cat([cue, pointed], -1) @ matrix + torch.cat([params["output.b"], params["halt.b"]])
+    return both[..., :-1], both[..., -1]

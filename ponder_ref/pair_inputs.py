@@ -1,0 +1,61 @@
+"""The inputs of the Transformer of paired associative inference, and the masks of its dropout (spec tasks.md, "Pairs").
+
+Inputs are a dict of arrays: "images" `[b, S, width]` floats, "rows" `[b, M, 2]` and "query" `[b, 3]` integers, the
+slots of images; in training with dropout also "dropout.encoder" `[steps, b, heads, M, ⌈keys/8⌉]` and "dropout.decoder"
+`[steps, b, heads, 3, ⌈(M + 3)/8⌉]`, uint8. A chunk of K updates has K in front of every shape.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ponder_ref import checks
+from ponder_ref.buckets import packed_masks
+from ponder_ref.pairs import TOKENS
+from ponder_ref.settings import PairTransformer
+
+
+def mask_shapes(model: PairTransformer, examples: int, rows: int) -> dict[str, tuple[int, ...]]:
+    """The attention weights of a step, `[b, heads, queries, keys]`, by the name of their input."""
+    keys = rows * (2 if model.memory == "xl" else 1)
+    return {
+        "dropout.encoder": (examples, model.heads, rows, keys),
+        "dropout.decoder": (examples, model.heads, TOKENS, rows + TOKENS),
+    }
+
+
+def with_masks(
+    model: PairTransformer, inputs: Mapping[str, np.ndarray], seed: int, update: int, steps: int
+) -> dict[str, np.ndarray]:
+    """The inputs of one update with the masks of dropout; unchanged if the model has none."""
+    if model.dropout == 0:
+        return dict(inputs)
+    shapes = mask_shapes(model, *inputs["rows"].shape[:2])
+    masks = {
+        name: packed_masks(f"attention.{name}", shape, rate=model.dropout, seed=seed, update=update, steps=steps)
+        for name, shape in shapes.items()
+    }
+    return {**inputs, **masks}
+
+
+def check_inputs(model: PairTransformer, inputs: Any, steps: int) -> None:
+    """Names, shapes and dtypes of one batch that is run for so many steps; ValueError otherwise."""
+    needed = ("images", "rows", "query")
+    if not isinstance(inputs, Mapping) or set(needed) - set(inputs):
+        raise ValueError(f'inputs must be a dict with "images", "rows" and "query", got {type(inputs).__name__}')
+    if unknown := set(inputs) - {*needed, "dropout.encoder", "dropout.decoder"}:
+        raise ValueError(f"inputs must have images, rows, query and dropout alone, got {sorted(unknown)}")
+    checks.check_floating("images", inputs["images"])
+    images, rows, query = (tuple(inputs[name].shape) for name in needed)
+    if len(images) != 3 or images[0] < 1 or images[2] != model.width:
+        raise ValueError(f"images must have the shape [b, S, {model.width}], got {images}")
+    for name, shape, wanted in (("rows", rows, (images[0], "M", 2)), ("query", query, (images[0], TOKENS))):
+        checks.check_integer(name, inputs[name])
+        fits = len(shape) == len(wanted) and all(b in (a, "M") for a, b in zip(shape, wanted, strict=True))
+        if not fits or 0 in shape:
+            raise ValueError(f"{name} must have the shape [{', '.join(map(str, wanted))}], got {shape}")
+    for name, (*front, keys) in mask_shapes(model, *rows[:2]).items():
+        wanted, found = (*front, -(-keys // 8)), tuple(inputs[name].shape) if name in inputs else None
+        if found is not None and (found[1:] != wanted or found[0] < steps):
+            raise ValueError(f"{name} must have the shape {(steps, *wanted)} with {steps} steps or more, got {found}")

@@ -1,0 +1,156 @@
+"""The Transformer of paired associative inference (spec M10; paper app. D): an encoder of the memory, a decoder of the
+query.
+
+A batch is images `[..., S, width]`; rows `[..., M, 2]`, which images stand in each pair of the memory; query
+`[..., 3]`, those of cue, left and right.
+"""
+
+import numpy as np
+
+from ponder_ref.settings import PairTransformer
+from ponder_ref.transformer import layer_norm
+
+BLOCKS = ("encoder", "decoder")
+TOKENS = 3  # of a query: cue, left, right
+
+
+def pairs_shapes(model: PairTransformer) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the parameters, in canonical order."""
+    d, attention, width = model.embedding, model.attention, model.transition
+    shapes: dict[str, tuple[int, ...]] = {
+        "embed.images": (model.width, d),
+        "embed.norm.scale": (d,),
+        "embed.norm.bias": (d,),
+        "embed.mask": (2, d),
+        "embed.roles": (TOKENS, d),
+        "embed.sides": (2, d),
+    }
+    for name in BLOCKS:
+        shapes[f"{name}.steps"] = (model.steps, d)
+        if name == "decoder":
+            shapes |= {"decoder.memory.scale": (d,), "decoder.memory.bias": (d,)}
+        shapes |= {f"{name}.norm1.scale": (d,), f"{name}.norm1.bias": (d,)}
+        shapes |= {f"{name}.{part}": (d, attention) for part in "qkv"}
+        shapes |= {f"{name}.o": (attention, d), f"{name}.norm2.scale": (d,), f"{name}.norm2.bias": (d,)}
+        for layer in range(1, model.layers + 1):
+            shapes[f"{name}.hidden{layer}.w"] = (d if layer == 1 else width, width)
+            shapes[f"{name}.hidden{layer}.b"] = (width,)
+        shapes |= {f"{name}.out.w": (width, d), f"{name}.out.b": (d,)}
+    return shapes | {
+        "final.scale": (d,),
+        "final.bias": (d,),
+        "output.w": (2 * d, model.outputs),
+        "output.b": (model.outputs,),
+        "halt.w": (2 * d, 1),
+        "halt.b": (1,),
+    }
+
+
+def pairs_matrices(model: PairTransformer) -> tuple[str, ...]:
+    """The matrices of both blocks, which Muon trains."""
+    shapes = pairs_shapes(model).items()
+    return tuple(k for k, v in shapes if k.startswith(BLOCKS) and len(v) == 2 and not k.endswith(".steps"))
+
+
+def count_layers(params, name: str) -> int:
+    """The number of hidden layers of a block's transition."""
+    return sum(key.startswith(f"{name}.hidden") and key.endswith(".w") for key in params)
+
+
+def embed(params, images, slots) -> np.ndarray:
+    """The embeddings norm(x·W) of the images at these slots, `[..., n, embedding]`; slots `[..., n]`."""
+    embedded = layer_norm(params, "embed.norm", np.asarray(images) @ params["embed.images"])
+    return np.take_along_axis(embedded, np.asarray(slots, np.int64)[..., None], axis=-2)
+
+
+def pairs_encode(params, images, rows) -> np.ndarray:
+    """h₀ `[..., M, embedding]`: of each pair the first image ⊙ mask 0 + the second ⊙ mask 1."""
+    rows = np.asarray(rows)
+    first, second = (embed(params, images, rows[..., place]) * params["embed.mask"][place] for place in (0, 1))
+    return first + second
+
+
+def pairs_query(params, images, query) -> np.ndarray:
+    """The query's tokens `[..., 3, embedding]`: cue, left and right, each with the signal of its role."""
+    return embed(params, images, query) + params["embed.roles"]
+
+
+def block(params, name: str, x, extra, *, heads: int, kept=None, dropout: float = 0.0) -> np.ndarray:
+    """Attention and transition of tokens x `[..., Q, embedding]`, to which the signal of the step has been added.
+
+    Keys and values are those of the tokens `extra` `[..., E, embedding]`, already normed, then of norm1(x); no token of
+    x attends to itself. kept: `[..., heads, Q, E + Q]`, the attention weights that dropout leaves.
+    """
+    u = layer_norm(params, f"{name}.norm1", x)
+    tokens = u if extra is None else np.concatenate([extra, u], axis=-2)
+    q, k, v = (split_heads(y @ params[f"{name}.{part}"], heads) for y, part in ((u, "q"), (tokens, "k"), (tokens, "v")))
+    scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
+    own = np.eye(x.shape[-2], scores.shape[-1], scores.shape[-1] - x.shape[-2], dtype=bool)
+    scores = np.where(own, -np.inf, scores)
+    weights = softmax(scores)
+    if kept is not None:
+        weights = np.where(kept, weights / (1 - dropout), 0)
+    a = x + np.swapaxes(weights @ v, -2, -3).reshape(*x.shape[:-1], -1) @ params[f"{name}.o"]
+    f = layer_norm(params, f"{name}.norm2", a)
+    for layer in range(1, count_layers(params, name) + 1):
+        f = f @ params[f"{name}.hidden{layer}.w"] + params[f"{name}.hidden{layer}.b"]
+        f = np.where(f.real > 0, f, 0)
+    return a + f @ params[f"{name}.out.w"] + params[f"{name}.out.b"]
+
+
+def softmax(scores: np.ndarray) -> np.ndarray:
+    """Over the last axis."""
+    weights = np.exp(scores - scores.real.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def split_heads(x: np.ndarray, heads: int) -> np.ndarray:
+    """`[..., n, width]` as `[..., heads, n, width/heads]`."""
+    return np.swapaxes(x.reshape(*x.shape[:-1], heads, -1), -2, -3)
+
+
+def signal(params, name: str, step: int) -> np.ndarray:
+    """The signal of a step of encoder or decoder; beyond the last one it is the last."""
+    table = params[f"{name}.steps"]
+    return table[min(step, len(table)) - 1]
+
+
+def pairs_transition(params, h, step, *, heads, earlier=None, kept=None, dropout=0.0) -> np.ndarray:
+    """hₙ `[..., M, embedding]` of hₙ₋₁ for n = `step`, counted from 1.
+
+    Args:
+      earlier: hₙ₋₂, more keys and values for the attention ("xl"), through which no gradient flows; None is none.
+      kept: `[..., heads, M, M]` booleans (`[..., heads, M, 2·M]` with `earlier`, whose rows come first), the attention
+        weights that dropout leaves; None leaves all.
+      dropout: the share that dropout takes.
+    """
+    added = signal(params, "encoder", step)
+    extra = None if earlier is None else layer_norm(params, "encoder.norm1", np.real(earlier) + added)
+    return block(params, "encoder", h + added, extra, heads=heads, kept=kept, dropout=dropout)
+
+
+def pairs_decode(params, h, tokens, step, *, heads, kept=None, dropout=0.0) -> np.ndarray:
+    """The query's tokens `[..., 3, embedding]` after n = `step` applications of the decoder to hₙ.
+
+    Args:
+      h: hₙ, `[..., M, embedding]`.
+      kept: `[..., heads, 3, M + 3]` booleans, the attention weights that dropout leaves in all n applications.
+    """
+    memory = layer_norm(params, "decoder.memory", h)
+    for k in range(1, step + 1):
+        x = tokens + signal(params, "decoder", k)
+        tokens = block(params, "decoder", x, memory, heads=heads, kept=kept, dropout=dropout)
+    return tokens
+
+
+def pairs_readout(params, tokens) -> tuple[np.ndarray, np.ndarray]:
+    """Prediction `[..., outputs]` and halting logit `[...]` of the query's tokens `[..., 3, embedding]` (M10).
+
+    The cue points at left or right, as much as it is like them, and is read beside what it points at.
+    """
+    u = layer_norm(params, "final", tokens)
+    cue, sides = u[..., 0, :], u[..., 1:, :]
+    weights = softmax((sides * cue[..., None, :]).sum(-1) / np.sqrt(cue.shape[-1]))
+    pointed = (weights[..., None] * (sides + params["embed.sides"])).sum(-2)
+    both = np.concatenate([cue, pointed], axis=-1)
+    return both @ params["output.w"] + params["output.b"], (both @ params["halt.w"] + params["halt.b"])[..., 0]
