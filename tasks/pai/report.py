@@ -1,0 +1,72 @@
+"""What an evaluation of paired associative inference came to: a table by type of query, and figures."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasks.pai.trials import query_types
+from tasks.plots import COLOURS, chance_line, column, pyplot, save
+
+Row = tuple[str, int, float, float]
+
+
+def rows_of(record: dict[str, Any], length: int) -> list[Row]:
+    """(type, queries, accuracy, steps) of each type of query, then of direct and indirect ones together."""
+    types = query_types(length)
+    rows = [(types[kind].name, count, accuracy, steps) for kind, count, accuracy, steps in record["levels"]]
+    for name, direct in (("direct", True), ("indirect", False)):
+        chosen = np.array([row[1:] for row in record["levels"] if (types[row[0]].steps == 0) == direct])
+        if len(chosen):
+            count = chosen[:, 0].sum()
+            rows.append((name, int(count), *((chosen[:, :1] * chosen[:, 1:]).sum(0) / count).tolist()))
+    return rows
+
+
+def lines(record: dict[str, Any], length: int) -> list[str]:
+    """A row for each type: queries, accuracy with its standard error, mean steps."""
+    table = [f"  {'query':<10} {'number':>7} {'accuracy, %':>12} {'(error)':>8} {'steps':>6}"]
+    for name, count, accuracy, steps in rows_of(record, length):
+        error = (accuracy * (1 - accuracy) / count) ** 0.5
+        table.append(f"  {name:<10} {count:>7} {100 * accuracy:>12.2f} {f'({100 * error:.2f})':>8} {steps:>6.2f}")
+    return table
+
+
+def draw_types(record: dict[str, Any], length: int, path: Path) -> Path:
+    """Accuracy (top) and mean steps (bottom) of each type of query."""
+    names, _, accuracy, steps = zip(*rows_of(record, length), strict=True)
+    figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(5.5, 4.5), sharex=True)
+    top.bar(names, [100 * value for value in accuracy], color=COLOURS[0])
+    top.set_ylim(0, 103)
+    top.axhline(50, color="grey", linewidth=0.8, linestyle=":")
+    top.set_ylabel("accuracy, %")
+    bottom.bar(names, steps, color=COLOURS[1])
+    bottom.set_ylabel("mean steps")
+    bottom.set_xlabel("query")
+    return save(figure, path)
+
+
+def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
+    """Accuracy (top) and mean steps (bottom) of each type over the updates, on the validation split."""
+    seen = [record for record in records if str(record.get("split", "")).startswith("valid")]
+    figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
+    for kind, (name, colour) in enumerate(zip([kind.name for kind in query_types(length)], COLOURS * 2, strict=False)):
+        chosen = [{"update": one["update"], "row": row} for one in seen for row in one["levels"] if row[0] == kind]
+        updates, values = column(chosen, "update"), np.array([one["row"] for one in chosen]).reshape(-1, 4)
+        top.plot(updates, values[:, 2], color=colour, label=name)
+        bottom.plot(updates, values[:, 3], color=colour)
+    chance_line(top)
+    top.set_ylabel("expected accuracy")
+    top.legend(ncols=3)
+    bottom.set_ylabel("expected steps")
+    bottom.set_xlabel("updates")
+    return save(figure, path)
+
+
+def draw(run: Any, records: list[dict[str, Any]], length: int) -> list[Path]:
+    """The task's own figures of a finished run."""
+    last = next(record for record in records if str(record.get("split", "")).startswith("test"))
+    return [
+        draw_types(last, length, run.figures / "queries.png"),
+        draw_course(records, length, run.figures / "queries-learning.png"),
+    ]

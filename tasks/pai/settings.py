@@ -1,0 +1,139 @@
+"""Settings and presets of the experiment on paired associative inference (paper §3.3 and app. D)."""
+
+import dataclasses
+from typing import Any
+
+from ponder_ref.settings import PairTransformer
+from tasks.config import Choice, Integer, Number, Text, option
+from tasks.errors import Refused
+from tasks.options import HALTING, OPTIMISER, TRAINING, TrainingConfig
+from tasks.pai.data import TARGETS
+
+DATA, MODEL = "data", "Transformer"
+CONTROLS = ("no-memory", "shuffled-memory")
+SIZES = ("embedding", "attention", "heads", "transition", "layers", "dropout", "memory")
+
+
+@dataclasses.dataclass(frozen=True)
+class PaiConfig(TrainingConfig):
+    """Settings of a run."""
+
+    max_steps: int = option(10, Integer(1, 1000), "largest number of steps N", group=HALTING, paper="7 to 10")
+    lambda_p: float = option(
+        0.2,
+        Number("(0, 1)"),
+        "ponder: parameter of the geometric prior, 1/mean steps",
+        group=HALTING,
+        paper="in (0, 0.5]",
+    )
+    length: int = option(3, Integer(3, 5), "images in a sequence", group=DATA, paper="3")
+    target: str = option(
+        "side", Choice(TARGETS), "what is asked: the side of the match, or its class", group=DATA, paper="class"
+    )
+    data_dir: str | None = option(
+        None, Text(off=True), "folder of the released files with train, valid and test, off is generated", group=DATA
+    )
+    embeddings: str | None = option(
+        None, Text(off=True), ".npy file of one's own embedded images [images, width]", group=DATA
+    )
+    labels: str | None = option(None, Text(off=True), "with --embeddings: .npy file of their classes", group=DATA)
+    control: str = option(
+        "none",
+        Choice(("none", *CONTROLS)),
+        "what evaluations see: the memory, none, or another example's; a run ends with all three",
+        group=DATA,
+    )
+    embedding: int = option(256, Integer(1, 4096), "width of the states", group=MODEL, paper="256")
+    attention: int = option(512, Integer(1, 4096), "width of all heads together", group=MODEL, paper="512, or 256")
+    heads: int = option(8, Integer(1, 64), "heads of the attention", group=MODEL, paper="8")
+    transition: int = option(
+        128, Integer(1, 8192), "width of the transition's hidden layers", group=MODEL, paper="128, or 1024"
+    )
+    layers: int = option(2, Integer(1, 16), "hidden layers of the transition", group=MODEL, paper="2")
+    dropout: float = option(
+        0.1, Number("[0, 1)"), "share of the attention weights left out in training", group=MODEL, paper="0.1"
+    )
+    memory: str = option(
+        "none", Choice(("none", "xl")), "xl: the encoder also sees the states of the step before", group=MODEL
+    )
+    decay: str = option(
+        "constant",
+        Choice(("constant", "linear", "cosine", "polynomial")),
+        "course of the learning rate; all but constant fall to 0 after the last update, polynomial with power 1",
+        group=OPTIMISER,
+        paper="polynomial",
+    )
+    test_examples: int | None = option(
+        10_000, Integer(1, 10**7, off=True), "examples of the test at the end", group=TRAINING, paper="600"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.embeddings is None) != (self.labels is None):
+            raise Refused("--embeddings and --labels go together, got one of them")
+        if self.data_dir is not None and self.embeddings is not None:
+            raise Refused("--data-dir and --embeddings are two sources of images, got both")
+        if self.data_dir is not None and self.target != "side":
+            raise Refused(f"--target must be side with --data-dir: the files have no classes, got {self.target!r}")
+        try:
+            self.model_settings()
+        except ValueError as error:
+            raise Refused(f"--{error}") from None
+
+    def model_settings(self, **data: int) -> PairTransformer:
+        """The model for images of a `width` and so many `outputs`."""
+        return PairTransformer(steps=self.max_steps, **{name: getattr(self, name) for name in SIZES}, **data)
+
+
+SMALL = {
+    "embedding": 128,
+    "attention": 128,
+    "transition": 128,
+    "heads": 4,
+    "max_steps": 7,
+    "batch_size": 64,
+    "dropout": 0.0,
+    "lambda_p": 0.3,
+    "optimiser": "muon",
+    "learning_rate": 1e-3,
+    "matrix_learning_rate": 3e-3,
+    "clip": 1.0,
+    "decay": "linear",
+    "chunk": 10,
+}
+EPOCH = 163  # updates that show a million images, as many as there are for training: 128 memories of 48 in each
+PRESETS: dict[str, dict[str, Any]] = {
+    "default": {
+        **SMALL,
+        "warmup": 100,
+        "updates": 4000,
+        "log_every": 50,
+        "eval_every": 250,
+        "eval_examples": 1024,
+        "checkpoint_every": 250,
+    },
+    "smoke": {
+        **SMALL,
+        "embedding": 32,
+        "attention": 32,
+        "transition": 32,
+        "heads": 2,
+        "max_steps": 3,
+        "batch_size": 16,
+        "updates": 40,
+        "log_every": 20,
+        "eval_every": 20,
+        "eval_examples": 128,
+        "test_examples": 640,
+        "checkpoint_every": 20,
+    },
+    "paper": {
+        "decay": "polynomial",
+        "warmup": EPOCH,
+        "updates": 100_000,
+        "chunk": 5,
+        "log_every": 50,
+        "eval_every": 500,
+        "checkpoint_every": 500,
+    },
+}

@@ -1,0 +1,122 @@
+"""Paired associative inference as `tasks.command` wants it: batches with dropout, evaluations with controls."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ponder_ref.init import initial_parameters
+from ponder_ref.interface import Batch
+from ponder_ref.pair_inputs import with_masks
+from ponder_ref.settings import PairTransformer
+from tasks.batches import EVAL_BATCH, EvalBatch
+from tasks.pai import difficulty
+from tasks.pai.data import Data
+from tasks.pai.images import Images
+from tasks.pai.layout import Inputs, shuffled_memory, without_memory
+from tasks.pai.own import Own
+from tasks.pai.released import Released
+from tasks.pai.report import draw, lines
+from tasks.pai.settings import CONTROLS, PRESETS, PaiConfig
+
+PAPER_ITEMS = 600  # of an evaluation in the paper's appendix
+EVAL_ROWS = 128  # memories of one call; the model keeps the states of all steps
+WAYS = {"no-memory": without_memory, "shuffled-memory": shuffled_memory}
+
+
+class Pai:
+    """The task as `tasks.command` wants it."""
+
+    NAME = "pai"
+    TITLE = "PonderNet on paired associative inference: which picture belongs to the cue?"
+    DIFFICULTY = "query"
+    SHARES = True
+    EVALUATION_FLAGS = ("max_steps", "control")
+    Config = PaiConfig
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
+    EXAMPLES = (
+        "python -m tasks.pai --out runs/pai                                  at most an hour of one core",
+        "python -m tasks.pai --method repeat --out runs/repeat",
+        "python -m tasks.pai --target class --out runs/class                 the paper's target",
+        "python -m tasks.pai --data-dir DIR --out runs/released              the released files",
+        "python -m tasks.pai --embeddings FILE.npy --labels FILE.npy --out runs/own",
+        "python -m tasks.pai --evaluate runs/pai --control no-memory",
+    )
+
+    @staticmethod
+    def add_own_flags(parser: Any) -> None:
+        """There are none."""
+
+    @staticmethod
+    def use_own_flags(options: Any) -> None:
+        """There are none."""
+
+    def __init__(self, config: PaiConfig):
+        self.config = c = config
+        self.data: Data | Released
+        if c.data_dir is not None:
+            self.data, self.width = Released(Path(c.data_dir), c.seed, c.batch_size, c.length), Images.width
+            return
+        own = c.embeddings is not None and c.labels is not None
+        source = Own(Path(str(c.embeddings)), Path(str(c.labels))) if own else Images(c.seed)
+        self.data, self.width = Data(source, c.seed, c.batch_size, c.length, c.target), source.width
+
+    def model(self) -> PairTransformer:
+        return self.config.model_settings(width=self.width, outputs=self.data.outputs)
+
+    def initial_parameters(self) -> dict[str, np.ndarray]:
+        return initial_parameters(self.model(), self.config.seed)
+
+    def splits(self, stage: str) -> tuple[str, ...]:
+        """What is evaluated; the test of a run has the paper's number of items and the controls beside it."""
+        if self.config.control != "none":
+            return (f"{stage}-{self.config.control}",)
+        return (stage, "test-600", *(f"test-{name}" for name in CONTROLS)) if stage == "test" else (stage,)
+
+    def describe(self, split: str) -> str:
+        c = self.config
+        source = c.data_dir or c.embeddings or "generated images"
+        return f"{source}, sequences of {c.length}, target {c.target}"
+
+    def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
+        """Batches as in `tasks.pai.layout` with `[K, B]` in front, and the bits that dropout leaves."""
+        batch = self.data.batches(split, indices)
+        if self.config.dropout == 0:
+            return batch
+        model, steps, seed = self.model(), self.config.max_steps, self.config.seed
+        made = [
+            with_masks(model, {name: x[k] for name, x in batch.inputs.items()}, seed, index, steps)
+            for k, index in enumerate(indices)
+        ]
+        return batch._replace(inputs={name: np.stack([one[name] for one in made]) for name in made[0]})
+
+    def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
+        """The first `examples` of a split; the names of controls and of the paper's test follow its own."""
+        stage, _, way = split.partition("-")
+        left = min(examples, PAPER_ITEMS) if way == "600" else examples
+        for index in range(-(-left // EVAL_BATCH)):
+            batch = self.data.batches(stage, [index])
+            inputs: Inputs = {name: x[0] for name, x in batch.inputs.items()}
+            kinds = self.data.difficulty(inputs)
+            inputs = WAYS[way](inputs) if way in WAYS else inputs
+            for first in range(0, min(left, EVAL_BATCH), EVAL_ROWS):
+                part = slice(first, first + EVAL_ROWS)
+                rows = {name: x[part] for name, x in inputs.items()}
+                targets, ids = batch.targets[0, part], batch.example_ids[0, part]
+                yield EvalBatch(rows, targets, ids, kinds[part], min(left - first, EVAL_ROWS))
+            left -= EVAL_BATCH
+
+    @functools.cached_property
+    def hardness(self) -> list[str]:
+        """How hard the generated task is, measured without a model."""
+        return difficulty.report(difficulty.measure(self.config.seed, self.config.length, quick=True)).splitlines()
+
+    def report(self, record: dict[str, Any]) -> list[str]:
+        generated = self.config.data_dir is None and self.config.embeddings is None
+        beside = self.hardness if generated and record["split"] in ("test", "valid") else []
+        return [*lines(record, self.config.length), *(f"  {line}" for line in beside)]
+
+    def draw(self, run: Any, records: list[dict[str, Any]]) -> list[Any]:
+        return draw(run, records, self.config.length)
