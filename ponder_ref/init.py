@@ -15,8 +15,9 @@ EMBEDDINGS = {"embed.words": 0.5, "embed.mask": 1.0, "embed.positions": 0.5, "em
 
 # Those of M10: attention begins as a look-up by likeness, with nothing else in its way.
 PAIRS = {"embed.images": 1.0, "embed.mask": 0.7, "embed.roles": 0.2, "embed.sides": 1.0}
-PAIRS |= {f"{name}.steps": 0.02 for name in BLOCKS} | {f"{name}.out.w": 0.0 for name in BLOCKS}
+PAIRS |= {f"{name}.steps": 0.02 for name in BLOCKS} | {f"{name}.out.w": 0.0 for name in BLOCKS} | {"halt.w": 0.0}
 SHARPNESS = 1.5  # of that look-up: the deviation of queries and keys is this over √embedding
+SHARE = 0.5  # of what is found that is added to a token, about
 
 
 def generator(seed: int, name: str) -> np.random.Generator:
@@ -80,5 +81,5 @@ def initial_parameters(
         for name in BLOCKS:
             params[f"{name}.q"] *= SHARPNESS
             params[f"{name}.k"] = params[f"{name}.q"].copy()
-            params[f"{name}.o"] = params[f"{name}.v"].T * (model.embedding / model.attention)
+            params[f"{name}.o"] = params[f"{name}.v"].T * (SHARE * model.embedding / model.attention)
     return params

@@ -1,0 +1,22 @@
+"""The Transformer of pairs in torch: every example against the reference, inputs that do not fit."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+from pair_checks import WAYS, XL, check_against_the_reference, check_refusals
+
+import ponder_torch
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_batch_is_its_examples_alone(way: str):
+    check_against_the_reference(ponder_torch, way)
+
+
+def test_earlier_states_are_seen():
+    check_against_the_reference(ponder_torch, "ponder", XL)
+
+
+def test_inputs_that_do_not_fit_are_named():
+    check_refusals("ponder_torch")

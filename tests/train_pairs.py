@@ -1,0 +1,75 @@
+"""Trains a small Transformer of pairs in each way that is asked for, and writes the states: run as a script.
+
+python tests/train_pairs.py BACKEND DTYPE UPDATES FILE.npz
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from ponder_ref.init import initial_parameters
+from ponder_ref.interface import Batch
+from ponder_ref.pair_inputs import with_masks
+from ponder_ref.settings import Method, Optimiser, PairTransformer
+
+SIZES: dict[str, Any] = {"width": 12, "embedding": 8, "attention": 12, "transition": 6, "heads": 2, "steps": 2}
+MODEL = PairTransformer(**SIZES, layers=1, dropout=0.2)
+XL = PairTransformer(**SIZES, layers=2, dropout=0.2, memory="xl")
+MAX_STEPS, CHUNK, EXAMPLES, IMAGES, ROWS = 3, 10, 6, 7, 4
+WAYS: dict[str, tuple[dict[str, Any], str, PairTransformer]] = {
+    "ponder-muon": ({}, "muon", MODEL),
+    "ponder-adam-xl": ({"epsilon": 0.4, "remainder": "normalize"}, "adam", XL),
+}
+
+
+def make_inputs(index: int) -> dict[str, np.ndarray]:
+    """Images, pairs and queries of one update, without dropout."""
+    rng = np.random.default_rng(index)
+    return {
+        "images": rng.normal(size=(EXAMPLES, IMAGES, MODEL.width)),
+        "rows": rng.integers(0, IMAGES, (EXAMPLES, ROWS, 2)).astype(np.int32),
+        "query": rng.integers(0, IMAGES, (EXAMPLES, 3)).astype(np.int32),
+    }
+
+
+def make_chunk(first: int, count: int, model: PairTransformer) -> Batch:
+    """The batches of `count` updates. The target is whether the first number of the left image is the larger."""
+    made = [make_inputs(index) for index in range(first, first + count)]
+    numbers = [np.take_along_axis(one["images"][..., 0], one["query"], 1) for one in made]
+    targets = np.stack([(x[:, 1] > x[:, 2]).astype(np.int64) for x in numbers])
+    made = [with_masks(model, one, 7, first + k, MAX_STEPS) for k, one in enumerate(made)]
+    weights = np.random.default_rng([first, 1]).random((count, EXAMPLES))
+    return Batch({name: np.stack([one[name] for one in made]) for name in made[0]}, targets, weights, None)
+
+
+def make_trainer(train: Any, way: str, dtype: str) -> Any:
+    settings, optimiser, model = WAYS[way]
+    method = Method(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **settings})
+    rates: dict[str, Any] = {"learning_rate": 1e-2, "matrix_learning_rate": 1e-2, "clip": 1.0}
+    return train.Trainer(model, method, Optimiser(name=optimiser, **rates), dtype=dtype, threads=1)
+
+
+def states(train: Any, dtype: str, updates: int) -> dict[str, np.ndarray]:
+    """Arrays by "way/name": the trained state, the metrics of every update, and an unroll beyond training's steps."""
+    arrays = {}
+    for way, (*_, model) in WAYS.items():
+        trainer = make_trainer(train, way, dtype)
+        state, history = trainer.init(initial_parameters(model, 1)), []
+        for first in range(0, updates, CHUNK):
+            state, metrics = trainer.train_steps(state, make_chunk(first, CHUNK, model))
+            history.append(metrics)
+        arrays |= {f"{way}/{name}": array for name, array in trainer.dump(state).items()}
+        arrays |= {f"{way}/metrics.{name}": np.concatenate([m[name] for m in history]) for name in history[0]}
+        if way == "ponder-muon":
+            y_hat, z = trainer.unroll(state, make_inputs(1000), max_steps=MAX_STEPS + 1)
+            arrays |= {f"{way}/y_hat": y_hat, f"{way}/halt_logits": z}
+    return arrays
+
+
+if __name__ == "__main__":
+    from importlib import import_module
+
+    backend, dtype, updates, file = sys.argv[1:]
+    made: dict[str, Any] = states(import_module(f"ponder_{backend}.train"), dtype, int(updates))
+    np.savez(file, **made)
