@@ -81,5 +81,6 @@ def initial_parameters(
         for name in BLOCKS:
             params[f"{name}.q"] *= SHARPNESS
             params[f"{name}.k"] = params[f"{name}.q"].copy()
-            params[f"{name}.o"] = np.ascontiguousarray(params[f"{name}.v"].T) * (SHARE * model.embedding / model.attention)
+            back = SHARE * model.embedding / model.attention
+            params[f"{name}.o"] = np.ascontiguousarray(params[f"{name}.v"].T) * back
     return params
