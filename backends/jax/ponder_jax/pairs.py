@@ -139,11 +139,10 @@ def decode_all(
     kept = None if bits is None else jax.vmap(partial(unpack, bits, keys))(jnp.arange(1, steps + 1))
     x, done = jnp.broadcast_to(tokens, (steps, *tokens.shape)), []
     for k in range(1, steps + 1):
-        later = Seen(seen.keys[k - 1 :], seen.values[k - 1 :])
-        mask = None if kept is None else kept[k - 1 :]
-        x = block(params, "decoder", x + signal(params, "decoder", k), later, model.heads, mask, dropped_share(model))
+        x = block(params, "decoder", x + signal(params, "decoder", k), seen, model.heads, kept, dropped_share(model))
         done.append(x[0])
-        x = x[1:]
+        # From the rest of before, not from the whole: XLA sums the gradients of slices of one array wrongly.
+        x, seen, kept = x[1:], Seen(seen.keys[1:], seen.values[1:]), None if kept is None else kept[1:]
     return jnp.stack(done)
 
 
