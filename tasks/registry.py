@@ -5,7 +5,7 @@ from typing import Any
 
 from tasks.errors import Refused
 
-TASKS = {"parity": ("tasks.parity", "Parity"), "babi": ("tasks.babi.task", "Babi")}
+TASKS = {"parity": ("tasks.parity", "Parity"), "babi": ("tasks.babi.task", "Babi"), "pai": ("tasks.pai.task", "Pai")}
 
 
 def task_class(name: Any) -> Any:

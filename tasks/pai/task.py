@@ -77,7 +77,9 @@ class Pai:
 
     def describe(self, split: str) -> str:
         c = self.config
-        source = c.data_dir or c.embeddings or "generated images"
+        # By its name alone: a path is another one on every machine.
+        given = c.data_dir or c.embeddings
+        source = "generated images" if given is None else Path(given).name
         return f"{source}, sequences of {c.length}, target {c.target}"
 
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
@@ -118,5 +120,6 @@ class Pai:
         beside = self.hardness if generated and record["split"] in ("test", "valid") else []
         return [*lines(record, self.config.length), *(f"  {line}" for line in beside)]
 
-    def draw(self, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records, self.config.length)
+    @classmethod
+    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
+        return draw(run, records, run.config.length)
