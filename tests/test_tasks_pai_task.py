@@ -1,0 +1,76 @@
+"""The experiment on paired associative inference: batches, controls, the paper's test, settings."""
+
+import numpy as np
+import pytest
+
+from ponder_ref.pair_inputs import check_inputs
+from tasks.config import from_json, make, to_json
+from tasks.errors import Refused
+from tasks.pai.report import lines, rows_of
+from tasks.pai.settings import PaiConfig
+from tasks.pai.task import Pai
+
+
+def task(**settings) -> Pai:
+    return Pai(PaiConfig(**{"batch_size": 4, "max_steps": 2, "heads": 2, **settings}))
+
+
+def test_batches_have_the_masks_of_their_update():
+    made = task(memory="xl")
+    batch = made.batches("train", range(3, 5))
+    for k in (0, 1):
+        one = made.batches("train", [3 + k])
+        assert all(np.array_equal(one.inputs[name][0], x[k]) for name, x in batch.inputs.items())
+        check_inputs(made.model(), {name: x[k] for name, x in batch.inputs.items()}, 2)
+    assert "dropout.encoder" in batch.inputs and "dropout.encoder" not in task(dropout=0.0).batches("train", [0]).inputs
+    assert not np.array_equal(*batch.inputs["dropout.decoder"])
+
+
+def test_a_test_has_600_items_and_controls_without_their_memory():
+    made = task(dropout=0.0)
+    assert made.splits("test") == ("test", "test-600", "test-no-memory", "test-shuffled-memory")
+    assert made.splits("valid") == ("valid",)
+    assert task(control="no-memory").splits("test") == ("test-no-memory",)
+    batches = list(made.evaluation("test-600", 10_000))
+    assert sum(batch.counted for batch in batches) == 600
+    ids = np.concatenate([batch.ids[: batch.counted] for batch in batches])
+    assert np.array_equal(ids, np.arange(600))
+    plain, bare = next(made.evaluation("test", 10)), next(made.evaluation("test-no-memory", 10))
+    assert plain.counted == bare.counted == 10
+    assert np.array_equal(plain.targets, bare.targets) and np.array_equal(plain.levels, bare.levels)
+    assert not bare.inputs["images"][:, :48].any() and bare.inputs["query"].min() == 48
+
+
+def test_the_table_has_types_and_both_groups():
+    record = {"levels": [[0, 100, 1.0, 2.0], [1, 300, 0.5, 4.0], [2, 400, 0.75, 5.0]]}
+    assert rows_of(record, 3)[3:] == [("direct", 400, 0.625, 3.5), ("indirect", 400, 0.75, 5.0)]
+    assert [line.split()[0] for line in lines(record, 3)] == ["query", "A-B", "B-C", "A-C", "direct", "indirect"]
+
+
+def test_the_paper_preset_has_the_papers_numbers():
+    made = make(PaiConfig, Pai.PRESETS["paper"], {})
+    wanted = {"embedding": 256, "attention": 512, "heads": 8, "transition": 128, "layers": 2, "dropout": 0.1}
+    wanted |= {"max_steps": 10, "batch_size": 128, "beta": 0.01, "learning_rate": 3e-4, "decay": "polynomial"}
+    assert {name: getattr(made, name) for name in wanted} == wanted
+
+
+def test_configs_survive_json():
+    for name, preset in Pai.PRESETS.items():
+        config = make(PaiConfig, preset, {})
+        assert from_json(PaiConfig, to_json(config), name) == config
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"embeddings": "a.npy"}, "--embeddings and --labels go together"),
+        ({"data_dir": "x", "target": "class"}, "--target must be side"),
+        ({"data_dir": "x", "embeddings": "a.npy", "labels": "b.npy"}, "two sources"),
+        ({"attention": 7}, "--attention must"),
+        ({"embeddings": "a.npy", "labels": "b.npy"}, "cannot read a.npy"),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_refused(settings: dict, words: str):
+    with pytest.raises(Refused, match=words):
+        task(**settings)
