@@ -80,7 +80,7 @@ class PaiConfig(TrainingConfig):
         except ValueError as error:
             raise Refused(f"--{error}") from None
 
-    def model_settings(self, **data: int) -> PairTransformer:
+    def model_settings(self, **data: Any) -> PairTransformer:
         """The model for images of a `width` and so many `outputs`."""
         return PairTransformer(steps=self.max_steps, **{name: getattr(self, name) for name in SIZES}, **data)
 
