@@ -100,7 +100,7 @@ def block(params, name: str, x, extra, *, heads: int, kept=None, dropout: float 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
     """Over the last axis."""
-    weights = np.exp(scores - scores.real.max(-1, keepdims=True))
+    weights = np.exp(scores - np.real(scores).max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
 
 
