@@ -23,6 +23,7 @@ from tasks.errors import Diverged, Interrupted, Refused
 from tasks.metrics import Tally, Window
 from tasks.progress import progress
 from tasks.runs import Run
+from tasks.shipped import open_trained
 from tasks.trainers import load_state
 
 
@@ -69,9 +70,10 @@ def first_parameters(task: Any) -> dict[str, np.ndarray]:
     if task.config.start is None:
         return task.initial_parameters()
     path = Path(task.config.start)
-    found = checkpoints.newest(path / "checkpoints") if path.is_dir() else checkpoints.read(path)
-    if found is None:
-        raise Refused(f"--start {path}: there is no checkpoint in it")
+    try:
+        found = checkpoints.read(path) if path.is_file() else open_trained(type(task), task.config.start)[1]
+    except Refused as error:
+        raise Refused(f"--start {path}: {error}".replace("add --checkpoint", "give --start")) from None
     if found.about["task"] != task.NAME:
         raise Refused(f"--start {path} is of the task {found.about['task']!r}, not of {task.NAME!r}")
     params = checkpoints.parameters(found.arrays)

@@ -11,7 +11,7 @@ pytest.importorskip("safetensors")
 
 from ponder_ref.init import initial_parameters
 from tasks.babi import ship
-from tasks.babi.card import render, training_time
+from tasks.babi.card import make_card, render, training_time
 from tasks.babi.task import Babi, BabiConfig
 from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, read, save
 from tasks.runs import Run
@@ -74,6 +74,36 @@ def test_hours_are_those_of_the_sessions(tmp_path: Path):
         "backends": ["jax", "torch"],
         "updates_not_noted": 10,
     }
+
+
+def test_the_card_knows_the_runs_that_a_run_began_with(tmp_path: Path):
+    first = run_of(tmp_path / "first", batch_size=32, more="16:2", questions=30)
+    last = run_of(tmp_path / "last", start=str(first.folder))
+    assert [(run.folder, update) for run, update in ship.earlier_runs(last)] == [(first.folder, 40)]
+    file = {"parameters": 1, "bytes": 4, "sha256": ""}
+    card = make_card([*ship.earlier_runs(last), (last, 40)], {"task": "babi", "spec": "1"}, file, [])
+    assert (card["updates"], card["examples_seen"]) == (80, 40 * 32 + 40 * 128)
+    assert "30 questions a task (16: 60, drawn as much more often)" in render(card)
+    assert render(card).count("of the updates were made in sessions whose time was not noted") == 2
+
+
+def test_a_run_that_began_with_one_on_files_is_not_shipped(tmp_path: Path, capsys: pytest.CaptureFixture):
+    run_of(tmp_path / "first", data_dir="released")
+    run_of(tmp_path / "last", start=str(tmp_path / "first"))
+    assert ship.main([str(tmp_path / "last"), "--out", str(tmp_path / "out")]) == 2
+    assert "was trained on files" in capsys.readouterr().err
+    run_of(tmp_path / "file", start=str(tmp_path / "first" / "checkpoints" / "update-00000040.safetensors"))
+    assert ship.main([str(tmp_path / "file"), "--out", str(tmp_path / "out")]) == 2
+    assert "is not known" in capsys.readouterr().err
+
+
+def test_no_other_folder_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture):
+    run = run_of(tmp_path / "run")
+    before = (run.folder / "config.json").read_bytes()
+    for out in (run.folder, run.folder / "config.json"):
+        assert ship.main([str(run.folder), "--out", str(out)]) == 2
+        assert "must be new, empty or a shipped checkpoint" in capsys.readouterr().err
+    assert (run.folder / "config.json").read_bytes() == before
 
 
 @NEEDS_IT

@@ -3,10 +3,12 @@
 Everything in it is read from the run or computed; card.md is a rendering of card.json.
 """
 
+import math
 from typing import Any
 
 from tasks.babi.report import SOLVED, verdict
 from tasks.babi.stories import TASK_NAMES
+from tasks.babi.task import Babi
 from tasks.runs import Run, read_records
 from tasks.summary import time_spent, training_command
 
@@ -29,22 +31,44 @@ def training_time(run: Run, update: int) -> dict[str, Any]:
     }
 
 
-def make_card(run: Run, task: Any, about: dict[str, Any], file: dict[str, Any], scores: list[dict[str, Any]]) -> dict:
-    """The card of a run's checkpoint. `file`: parameters, bytes, sha256; scores: evaluations with the name of their
-    data."""
-    c, update = run.config, about["update"]
+def describe_data(config: Any) -> str:
+    """What a run was trained on."""
+    more = {task: math.ceil(config.questions * share) for task, share in sorted(config.shares().items())}
+    text = f"generated stories of tasks {config.tasks}: {config.questions} questions a task"
+    if more:
+        text += f" ({', '.join(f'{task}: {count}' for task, count in more.items())}, drawn as much more often)"
+    return text + (f", a new set of them after every {config.renew} updates" if config.renew is not None else "")
+
+
+def make_card(
+    phases: list[tuple[Run, int]], about: dict[str, Any], file: dict[str, Any], scores: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The card of a checkpoint.
+
+    phases: the runs that made it, each begun with the one before, and their updates; file: parameters, bytes, sha256;
+    scores: evaluations with the name of their data.
+    """
+    rows = [
+        {
+            "data": describe_data(run.config),
+            "command": training_command(run, Babi),
+            "update": update,
+            "updates_planned": run.config.updates,
+            "batch_size": run.config.batch_size,
+            "examples_seen": update * run.config.batch_size,
+            **training_time(run, update),
+        }
+        for run, update in phases
+    ]
+    worked = [row["core_hours"] for row in rows]
     return {
-        "task": run.task,
+        "task": about["task"],
         "spec": about["spec"],
         "model": file,
-        "data": f"{task.describe('train')}: {c.questions} questions a task"
-        + (f", a new set of them after every {c.renew} updates" if c.renew is not None else ""),
-        "command": training_command(run, task),
-        "update": update,
-        "updates_planned": c.updates,
-        "batch_size": c.batch_size,
-        "examples_seen": update * c.batch_size,
-        **training_time(run, update),
+        "phases": rows,
+        "updates": sum(row["update"] for row in rows),
+        "examples_seen": sum(row["examples_seen"] for row in rows),
+        "core_hours": None if None in worked else round(sum(worked), 2),
         "scores": [{name: record[name] for name in SCORES} for record in scores],
     }
 
@@ -61,18 +85,31 @@ def score_lines(score: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
+def phase_rows(phase: dict[str, Any]) -> dict[str, str]:
+    worked = "" if phase["core_hours"] is None else f" ({phase['core_hours']} core hours)"
+    hours = f"{phase['hours']} hours{worked} in {phase['sessions']} session(s)"
+    if phase["updates_not_noted"]:
+        hours += f"; {phase['updates_not_noted']} of the updates were made in sessions whose time was not noted"
+    return {
+        "trained on": phase["data"],
+        "updates": f"{phase['update']} of {phase['updates_planned']}, batches of {phase['batch_size']}: "
+        f"{phase['examples_seen']} examples",
+        "time": f"{hours}; {', '.join(phase['backends'])}",
+        "command": f"`{phase['command']}`",
+    }
+
+
 def render(card: dict[str, Any]) -> str:
     """card.md."""
-    worked = "" if card["core_hours"] is None else f" ({card['core_hours']} core hours)"
-    hours = f"{card['hours']} hours{worked} in {card['sessions']} session(s)"
-    if card["updates_not_noted"]:
-        hours += f"; {card['updates_not_noted']} of the updates were made in sessions whose time was not noted"
-    rows = {
-        "trained on": card["data"],
-        "updates": f"{card['update']} of {card['updates_planned']}, batches of {card['batch_size']}: "
-        f"{card['examples_seen']} examples",
-        "time": f"{hours}; {', '.join(card['backends'])}",
-        "command": f"`{card['command']}`",
+    phases = card["phases"]
+    rows = {}
+    for number, phase in enumerate(phases, start=1):
+        prefix = f"{number}. " if len(phases) > 1 else ""
+        rows |= {prefix + name: value for name, value in phase_rows(phase).items()}
+    if len(phases) > 1:
+        worked = "" if card["core_hours"] is None else f", {card['core_hours']} core hours"
+        rows["in all"] = f"{card['updates']} updates, {card['examples_seen']} examples{worked}"
+    rows |= {
         "file": f"{card['model']['parameters']} parameters, float32, {card['model']['bytes']} bytes",
         "SHA-256": f"`{card['model']['sha256']}`",
         "standard": card["spec"],

@@ -23,7 +23,7 @@ from tasks.command import THREADS, flag_value
 from tasks.config import Parser, to_json
 from tasks.errors import Refused, cannot_write
 from tasks.loop import evaluate
-from tasks.runs import CONFIG, Run
+from tasks.runs import CONFIG, METRICS, Run
 from tasks.shipped import MODEL, is_shipped, open_trained
 from tasks.trainers import default_backend, load_parameters, make_trainer
 
@@ -46,11 +46,33 @@ def open_run(name: str, file: str | None) -> tuple[Run, Checkpoint]:
     run, found = open_trained(Babi, name, file)
     if is_shipped(run.folder):
         raise Refused(f"{name} is a shipped checkpoint already, not a run")
-    if run.config.data_dir is not None:
-        raise Refused(f"{name} was trained on files (--data-dir): only runs on generated stories are shipped")
+    refuse_files(name, run)
     if run.config.method != "ponder":
         raise Refused(f"{name} is a run of --method {run.config.method}: one of ponder is shipped")
     return run, found
+
+
+def refuse_files(name: str, run: Run) -> None:
+    if run.config.data_dir is not None:
+        raise Refused(f"{name} was trained on files (--data-dir): only runs on generated stories are shipped")
+
+
+def earlier_runs(run: Run) -> list[tuple[Run, int]]:
+    """The runs that a run began with (--start), the first of them first, and the updates that each had made."""
+    found: list[tuple[Run, int]] = []
+    while (name := run.config.start) is not None:
+        if Path(name).is_file() or len(found) > 99:
+            raise Refused(f"{run.folder} began with {name}, which is not a run: what that was trained on is not known")
+        run, checkpoint = open_trained(Babi, name)
+        refuse_files(name, run)
+        found.append((run, checkpoint.about["update"]))
+    return found[::-1]
+
+
+def check_out(out: Path) -> None:
+    """Nothing is written over but another shipped checkpoint."""
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not is_shipped(out)) or (out / METRICS).exists()):
+        raise Refused(f"--out {out} must be new, empty or a shipped checkpoint")
 
 
 def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -73,6 +95,9 @@ def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespa
 def ship(options: argparse.Namespace) -> Path:
     """Writes the folder."""
     run, found = open_run(options.run, getattr(options, "checkpoint", None))
+    out = Path(getattr(options, "out", Babi.PRETRAINED))
+    check_out(out)
+    earlier = earlier_runs(run)
     config = dataclasses.replace(run.config, dtype="float32")
     params = {name: np.asarray(array, np.float32) for name, array in parameters(found.arrays).items()}
     about = {"task": run.task, "config": to_json(config), "spec": found.about["spec"], "update": found.about["update"]}
@@ -82,8 +107,7 @@ def ship(options: argparse.Namespace) -> Path:
         raise Refused(f"{options.run} is too large to be shipped: {len(data)} bytes, at most {MAX_BYTES}")
     size = {"parameters": sum(array.size for array in params.values()), "bytes": len(data)}
     file = {**size, "sha256": hashlib.sha256(data).hexdigest()}
-    card = make_card(run, Babi(config), about, file, scores(config, params, options))
-    out = Path(getattr(options, "out", Babi.PRETRAINED))
+    card = make_card([*earlier, (run, about["update"])], about, file, scores(config, params, options))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
