@@ -175,7 +175,7 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
         explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])
     made = task(dataclasses.replace(run.config, **explicit))
     settings = {"examples": examples or run.config.test_examples or run.config.eval_examples, "draws": draws}
-    steps, update = 1 if made.config.method == "once" else made.config.max_steps, found.about["update"]
+    steps, update = made.config.own_steps, found.about["update"]
     print(f"checkpoint of update {update}, N = {steps}, {draws} draws", flush=True)
     for split in made.splits(stage):
         record = {"split": split, **evaluate(trainer, state, made, split, **settings)}

@@ -106,6 +106,11 @@ class TrainingConfig:
         except ValueError as error:  # a range that the backends' settings know and this page does not
             raise Refused(str(error)) from None
 
+    @property
+    def own_steps(self) -> int:
+        """How many steps the method runs at most."""
+        return 1 if self.method == "once" else self.max_steps
+
     def method_settings(self) -> Method:
         return Method(
             name=self.method,

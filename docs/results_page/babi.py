@@ -22,7 +22,8 @@ from tasks.babi.stories import TASK_NAMES
 from tasks.runs import Run, read_records
 
 PAPER = {"PonderNet": 1658, "Universal Transformer with ACT": 10161}  # steps, paper §3.2; it does not say of what
-Scores = dict[tuple[str, str], list[dict[str, Any]]]  # (data, split) -> an evaluation for each seed
+# (data, split, N where it is not the run's own) -> an evaluation for each seed
+Scores = dict[tuple[str, str, int | None], list[dict[str, Any]]]
 
 
 def errors(record: dict[str, Any]) -> dict[int, float]:
@@ -46,20 +47,27 @@ def scores(group: list[Run]) -> Scores:
     """The last evaluation of each kind that all seeds have: in the run itself, and those kept with --record."""
     found: Scores = {}
     for split in final_splits(group):
-        found["own", split] = [evaluations(run, split)[-1] for run in group]
-    for (data, split, _), records in kept(group).items():
-        found[data, split] = records
+        found["own", split, None] = [evaluations(run, split)[-1] for run in group]
+    for (data, split, steps), records in kept(group).items():
+        found[data, split, None if steps == group[0].config.own_steps else steps] = records
     return found
+
+
+def last_shared(found: list[Scores]) -> tuple[str, str, None] | None:
+    """The last data that all groups were evaluated on with their own N; None: there are none."""
+    keys = [(data, split, steps) for data, split, steps in found[0] if steps is None]
+    return next((key for key in reversed(keys) if all(key in by_data for by_data in found)), None)
 
 
 def method_table(found: dict[str, Scores]) -> list[str]:
     head = ["run", "questions of", "split", "seeds", "updates", "questions", "tasks solved", "average error, %"]
     rows = []
     for label, by_data in found.items():
-        for (data, split), records in by_data.items():
+        for (data, split, steps), records in by_data.items():
+            of = split if steps is None else f"{split}, N = {steps}"
             rows.append(
                 [
-                    *(label, "the run's own data" if data == "own" else data, split, str(len(records))),
+                    *(label, "the run's own data" if data == "own" else data, of, str(len(records))),
                     each([record["update"] for record in records]),
                     str(records[0]["examples"]),
                     f"{each([solved(record) for record in records])} of {len(records[0]['levels'])}",
@@ -73,18 +81,21 @@ def method_table(found: dict[str, Scores]) -> list[str]:
 
 def task_table(found: dict[str, Scores]) -> list[str]:
     """Error and mean steps of each task, on the last data that every group was evaluated on."""
-    shared = [key for key in next(iter(found.values())) if all(key in by_data for by_data in found.values())]
-    if not shared:
+    shared = last_shared(list(found.values()))
+    if shared is None:
         return []
-    data, split = shared[-1]
+    data, split, _ = shared
     where = "the run's own data" if data == "own" else data
     rows = []
     for task, name in TASK_NAMES.items():
         cells = []
         for by_data in found.values():
-            levels = [row for record in by_data[data, split] for row in record["levels"] if row[0] == task]
+            levels = [row for record in by_data[shared] for row in record["levels"] if row[0] == task]
+            if not levels:  # a run of some tasks alone
+                cells.append("")
+                continue
             error, steps = spread([100 * (1 - row[2]) for row in levels], 2), spread([row[3] for row in levels], 2)
-            cells.append(f"{error} ({steps})" if levels else "")
+            cells.append(f"{error} ({steps})")
         if any(cells):
             rows.append([f"{task} {name}", *cells])
     lead = f"Error of each task in percent, with its mean steps ({where}, {split}):"
@@ -145,10 +156,10 @@ def ratio(mine: list[dict[str, float] | None], base: list[dict[str, float] | Non
 
 def steps_ratio(mine: Scores, base: Scores) -> str:
     """Mean sum of steps over that of the base, on the last data that both were evaluated on."""
-    shared = [key for key in mine if key in base]
-    if not shared:
+    shared = last_shared([mine, base])
+    if shared is None:
         return ""
-    means = [statistics.mean(map(total_steps, of[shared[-1]])) for of in (mine, base)]
+    means = [statistics.mean(map(total_steps, of[shared])) for of in (mine, base)]
     return f"{means[0] / means[1]:.2f}"
 
 
