@@ -49,12 +49,22 @@ def of_run(run: Any, task: Any, records: list[dict[str, Any]], figures: list[Pat
     return "\n".join(lines)
 
 
-def time_spent(sessions: list[dict[str, Any]]) -> tuple[float, float | None]:
+def time_spent(sessions: list[dict[str, Any]]) -> tuple[float | None, float | None]:
     """Hours of the sessions of a run: by the clock, and of processors (None where that was not noted)."""
+    if not sessions:
+        return None, None
     worked = [record.get("cpu_seconds") for record in sessions]
     noted = [seconds for seconds in worked if seconds is not None]
     by_clock = sum(record["seconds"] for record in sessions) / 3600
     return by_clock, sum(noted) / 3600 if len(noted) == len(worked) else None
+
+
+def updates_not_noted(sessions: list[dict[str, Any]], update: int) -> int:
+    """How many of a run's first updates are in no session: one that was killed, or goes on still, was not noted."""
+    noted: set[int] = set()
+    for record in sessions:
+        noted |= set(range(record["from"], min(record["to"], update)))
+    return update - len(noted)
 
 
 def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:

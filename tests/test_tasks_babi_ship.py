@@ -57,8 +57,8 @@ def test_a_run_is_needed(tmp_path: Path, capsys: pytest.CaptureFixture):
 def test_hours_are_those_of_the_sessions(tmp_path: Path):
     run = run_of(tmp_path / "run")
     assert training_time(run, 40) == {
-        "core_hours": 0,
-        "hours": 0,
+        "core_hours": None,
+        "hours": None,
         "sessions": 0,
         "backends": ["jax"],
         "updates_not_noted": 40,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tasks import figures
 from tasks.registry import task_class
 from tasks.runs import Run, read_json, read_records
-from tasks.summary import time_spent, training_command
+from tasks.summary import time_spent, training_command, updates_not_noted
 
 
 class Experiment(NamedTuple):
@@ -60,8 +60,11 @@ def evaluations(run: Run, split: str) -> list[dict[str, Any]]:
 
 def final_splits(group: list[Run]) -> list[str]:
     """The splits to report: those of the test, or, of runs that have not ended, those of their last validation."""
+    # In order of appearance: a dict keeps it, a set would not.
+    seen = [dict.fromkeys(str(record.get("split", "")) for record in read_records(run.metrics)) for run in group]
     for stage in ("test", "valid"):
-        found = [split for split in (stage, f"{stage}-beyond") if all(evaluations(run, split) for run in group)]
+        shared = [split for split in seen[0] if all(split in others for others in seen)]
+        found = [split for split in shared if split == stage or split.startswith(f"{stage}-")]
         if found:
             return found
     return []
@@ -77,14 +80,23 @@ def kept(group: list[Run]) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
     return {key: [records[key] for records in found] for key in shared}
 
 
-def duration(group: list[Run]) -> str:
-    """The time of a run, mean over the seeds: of the processor, where it was noted, and by the clock."""
-    spent = [time_spent(read_records(run.sessions)) for run in group]
-    by_clock = statistics.mean(hours for hours, _ in spent)
-    worked = [hours for _, hours in spent if hours is not None]
-    if len(worked) < len(spent):
-        return f"{in_words(by_clock)} each"
-    return f"{in_words(statistics.mean(worked))} of one core each ({in_words(by_clock)} by the clock)"
+def duration(group: list[Run], updates: list[int]) -> str:
+    """The time of a run, mean over the seeds: of the processor, where it was noted, and by the clock.
+
+    `updates` of each seed; said too is of how many the time was not noted.
+    """
+    sessions = [read_records(run.sessions) for run in group]
+    spent = [time_spent(records) for records in sessions]
+    clocks, worked = ([hours for hours in column if hours is not None] for column in zip(*spent, strict=True))
+    if not clocks:
+        return "time not noted"
+    text = f"{in_words(statistics.mean(clocks))} each"
+    if len(worked) == len(clocks):
+        text = (
+            f"{in_words(statistics.mean(worked))} of one core each ({in_words(statistics.mean(clocks))} by the clock)"
+        )
+    missing = [updates_not_noted(records, update) for records, update in zip(sessions, updates, strict=True)]
+    return f"{text}, without {each(missing)} updates whose time was not noted" if any(missing) else text
 
 
 def in_words(hours: float) -> str:
@@ -99,7 +111,7 @@ def commands(experiment: Experiment) -> list[str]:
         seeds = ", ".join(str(run.config.seed) for run in group)
         last = [max((record["update"] for record in read_records(run.metrics)), default=0) for run in group]
         seen = f"{each(last)} updates, {each([update * group[0].config.batch_size for update in last])} examples"
-        lines.append(f"- {label}: `{made}`, seeds {seeds}; {seen}; {duration(group)}")
+        lines.append(f"- {label}: `{made}`, seeds {seeds}; {seen}; {duration(group, last)}")
     return lines
 
 

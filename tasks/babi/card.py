@@ -10,7 +10,7 @@ from tasks.babi.report import SOLVED, verdict
 from tasks.babi.stories import TASK_NAMES
 from tasks.babi.task import Babi
 from tasks.runs import Run, read_records
-from tasks.summary import time_spent, training_command
+from tasks.summary import time_spent, training_command, updates_not_noted
 
 SCORES = ("split", "data", "examples", "accuracy", "sampled_accuracy", "expected_steps", "loss", "levels")
 
@@ -18,16 +18,13 @@ SCORES = ("split", "data", "examples", "accuracy", "sampled_accuracy", "expected
 def training_time(run: Run, update: int) -> dict[str, Any]:
     """Hours of the run's sessions; a session that was killed, or goes on still, has not been noted."""
     sessions = [record for record in read_records(run.sessions) if record["from"] < update]
-    noted: set[int] = set()
-    for record in sessions:
-        noted |= set(range(record["from"], min(record["to"], update)))
     hours, core_hours = time_spent(sessions)
     return {
         "core_hours": None if core_hours is None else round(core_hours, 2),
-        "hours": round(hours, 2),
+        "hours": None if hours is None else round(hours, 2),
         "sessions": len(sessions),
         "backends": sorted({record["backend"] for record in sessions}) or [run.backend],
-        "updates_not_noted": update - len(noted),
+        "updates_not_noted": updates_not_noted(sessions, update),
     }
 
 
@@ -87,7 +84,8 @@ def score_lines(score: dict[str, Any]) -> list[str]:
 
 def phase_rows(phase: dict[str, Any]) -> dict[str, str]:
     worked = "" if phase["core_hours"] is None else f" ({phase['core_hours']} core hours)"
-    hours = f"{phase['hours']} hours{worked} in {phase['sessions']} session(s)"
+    spent = "not noted" if phase["hours"] is None else f"{phase['hours']} hours{worked}"
+    hours = f"{spent} in {phase['sessions']} session(s)"
     if phase["updates_not_noted"]:
         hours += f"; {phase['updates_not_noted']} of the updates were made in sessions whose time was not noted"
     return {
