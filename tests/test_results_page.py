@@ -14,6 +14,8 @@ from tasks.babi import report
 from tasks.babi.task import BabiConfig
 from tasks.config import to_json
 from tasks.errors import Refused
+from tasks.pai import report as pai_report
+from tasks.pai.settings import PaiConfig
 from tasks.parity import ParityConfig
 
 RELEASED = "20 tasks, files of en-valid-10k"
@@ -35,7 +37,7 @@ def unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
         plots.pyplot().close(figure)
         return path
 
-    for module in (figures, report):
+    for module in (figures, report, pai_report):
         monkeypatch.setattr(module, "save", close)
 
 
@@ -53,12 +55,14 @@ def logged(update: int, steps: float) -> dict:
     return {"kind": "train", "update": update, "expected_steps": steps}
 
 
-def write_run(folder: Path, task: str, config, metrics: list[dict], kept: list[dict] = ()) -> None:
+SESSION = {"backend": "jax", "from": 0, "to": 40, "seconds": 14400.0, "cpu_seconds": 10800.0}
+
+
+def write_run(folder: Path, task: str, config, metrics: list[dict], kept=(), sessions=(SESSION,)) -> None:
     folder.mkdir(parents=True)
     content = {"task": task, "backend": "jax", "config": to_json(config)}
     (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
-    session = {"backend": "jax", "from": 0, "to": 40, "seconds": 14400.0, "cpu_seconds": 10800.0}
-    for name, records in (("metrics", metrics), ("sessions", [session]), ("evaluations", kept)):
+    for name, records in (("metrics", metrics), ("sessions", sessions), ("evaluations", kept)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
@@ -144,6 +148,59 @@ def test_other_tasks_have_a_column_for_every_difficulty(make, unsaved, tmp_path:
     wanted = ["1.000 ± 0.000 (2.0 ± 0.0 steps)", "0.600 ± 0.141 (3.0 ± 0.0 steps)", "0.250 (4.0 steps)"]
     rows = [line for line in page.splitlines() if line.startswith("| ponder | test |")]
     assert [cell.strip() for cell in rows[1].strip("|").split("|")][2:] == wanted
+
+
+def page_of(make, place: Path, task: str) -> str:
+    write_about(place / "results" / "made", task=task)
+    make(place / "results", place)
+    return (place / "results.md").read_text(encoding="utf-8")
+
+
+def test_an_evaluation_with_another_n_is_marked_and_replaces_nothing(make, unsaved, tmp_path: Path):
+    babi_runs(tmp_path / "results")
+    for folder in sorted((tmp_path / "results" / "made").glob("*-?")):
+        more = evaluation("valid", 40, 240, every_task(0.2, 1.5), data=RELEASED, max_steps=20)
+        with (folder / "evaluations.jsonl").open("a") as file:
+            file.write(json.dumps(more) + "\n")
+    page = page_of(make, tmp_path, "babi")
+    assert cells(page, "ponder", RELEASED, "valid")[4] == "2.00 ± 1.41"
+    assert cells(page, "ponder", RELEASED, "valid, N = 20")[4] == "80.00 ± 0.00"
+    assert cells(page, "19 path-finding") == ["2.00 ± 1.41 (2.50 ± 0.71)", "50.00 (7.50)"]
+    assert cells(page, "ut-act", "0 of 1")[-1] == "3.00"
+
+
+def test_a_run_of_some_tasks_has_rows_of_these(make, unsaved, tmp_path: Path):
+    records = [evaluation("valid", 40, 240, every_task(0.5, 2.0)[:2])]
+    config = BabiConfig(tasks="1-2", updates=40)
+    write_run(tmp_path / "results" / "made" / "ponder-0", "babi", config, records)
+    page = page_of(make, tmp_path, "babi")
+    assert cells(page, "2 two-supporting-facts") == ["50.00 (2.00)"] and "path-finding" not in page
+
+
+def test_pai_has_all_its_splits_and_the_names_of_its_queries(make, unsaved, tmp_path: Path):
+    """A run that was ended, one of a control, and one that has not come to its test."""
+    levels = [[kind, 10, 0.5 + 0.05 * kind, 2.0 + kind] for kind in range(10)]
+    names = {"none": ["test", "test-600", "test-no-memory"], "no-memory": ["test-no-memory"], "shuffled-memory": []}
+    for control, splits in names.items():
+        records = [evaluation("valid" if control == "none" else f"valid-{control}", 40, 240, levels)]
+        records += [evaluation(split, 40, 240, levels) for split in splits]
+        config = PaiConfig(length=5, control=control, updates=40)
+        write_run(tmp_path / "results" / "made" / control, "pai", config, records)
+    page = page_of(make, tmp_path, "pai")
+    assert "| run | split | A-B | B-C | A-C | C-D | B-D | A-D | D-E | C-E | B-E | A-E |\n" in page
+    shown = [line.split(" | ")[1] for line in page.split("Accuracy by query:")[1].splitlines() if "steps)" in line]
+    assert shown == ["test-no-memory", "test", "test-600", "test-no-memory", "valid-shuffled-memory"]  # by label
+    assert page.count("![queries of") == 3
+
+
+def test_time_that_was_not_noted_is_not_zero(make, unsaved, tmp_path: Path):
+    records = [evaluation("valid", 50, 240, [[1, 10, 1.0, 2.0]])]
+    for name, bits, sessions in (("known", 3, [SESSION]), ("unknown", 4, [])):
+        config = ParityConfig(bits=bits)
+        write_run(tmp_path / "results" / "made" / name, "parity", config, records, sessions=sessions)
+    page = page_of(make, tmp_path, "parity")
+    assert "(4.0 hours by the clock), without 10 updates whose time was not noted\n" in page
+    assert "examples; time not noted\n" in page and "0.0 minutes" not in page
 
 
 def test_an_experiment_names_its_task(make, tmp_path: Path):

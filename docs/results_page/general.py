@@ -1,5 +1,6 @@
 """The section of a task whose answers are right or wrong and whose examples have a difficulty: parity and others."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from tasks.runs import Run
 
 HEAD = ["run", "split", "seeds", "updates", "examples", "accuracy, expected", "sampled", "steps, expected", "sampled"]
 SURE = 0.99
-MOST_LEVELS = 8  # with more of them, difficulties are joined in bands
+MOST_LEVELS = 8  # with more of them, difficulties are joined in bands, if they have an order
+Column = tuple[int, str]  # a difficulty, or the least of a band, and what it is called
 
 
 def last_records(group: list[Run], split: str) -> list[dict[str, Any]]:
@@ -40,10 +42,18 @@ def row(label: str, split: str, found: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def levels(record: dict[str, Any], joined: bool) -> dict[str, tuple[float, float]]:
+def levels(record: dict[str, Any], joined: bool, name: Callable[[int], str]) -> dict[Column, tuple[float, float]]:
     """(accuracy, steps) by difficulty or by band of them."""
-    rows = bands(record["levels"]) if joined else record["levels"]
-    return {str(level): (accuracy, steps) for level, _, accuracy, steps in rows}
+    if joined:
+        return {(int(band.split("-")[0]), band): pair for band, _, *pair in bands(record["levels"])}
+    return {(level, name(level)): pair for level, _, *pair in record["levels"]}
+
+
+def namer(task: Any, group: list[Run]) -> Callable[[int], str]:
+    """How the difficulties of a group's runs are called: by their number, unless the task has names for them."""
+    if not hasattr(task, "level_name"):
+        return str
+    return lambda level: task.level_name(level, group[0].config)
 
 
 def reach(record: dict[str, Any]) -> str:
@@ -64,23 +74,25 @@ def by_difficulty(experiment: Experiment) -> list[str]:
         for split in final_splits(group)
     }
     names = {row[0] for records in found.values() for record in records for row in record["levels"]}
-    joined = len(names) > MOST_LEVELS
-    rows = {key: [levels(record, joined) for record in records] for key, records in found.items()}
-    columns = {name: None for records in rows.values() for record in records for name in record}
-    columns = sorted(columns, key=lambda name: int(name.split("-")[0]))
+    joined = len(names) > MOST_LEVELS and getattr(experiment.task, "ORDERED", True)
+    rows = {}
+    for (label, split), records in found.items():
+        name = namer(experiment.task, experiment.groups[label])
+        rows[label, split] = [levels(record, joined, name) for record in records]
+    columns = {column: None for records in rows.values() for record in records for column in record}
+    columns = sorted(columns, key=lambda column: column[0])
     lines = []
     for (label, split), records in rows.items():
         cells = []
-        for name in columns:
-            pairs = [record[name] for record in records if name in record]
+        for column in columns:
+            pairs = [record[column] for record in records if column in record]
             accuracy, steps = ([pair[i] for pair in pairs] for i in (0, 1))
             cells.append(f"{spread(accuracy, 3)} ({spread(steps, 1)} steps)" if pairs else "")
         if joined:
             cells.append("/".join(reach(record) for record in found[label, split]))
         lines.append([label, split, *cells])
-    if joined:
-        columns.append(f"{SURE} up to")
-    return ["", f"Accuracy by {experiment.task.DIFFICULTY}:", "", *table(["run", "split", *columns], lines)]
+    head = [name for _, name in columns] + ([f"{SURE} up to"] if joined else [])
+    return ["", f"Accuracy by {experiment.task.DIFFICULTY}:", "", *table(["run", "split", *head], lines)]
 
 
 def section(experiment: Experiment, docs: Path) -> list[str]:

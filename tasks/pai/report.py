@@ -64,9 +64,12 @@ def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
 
 
 def draw(run: Any, records: list[dict[str, Any]], length: int) -> list[Path]:
-    """The task's own figures of a finished run."""
-    last = next(record for record in records if str(record.get("split", "")).startswith("test"))
+    """The task's own figures of a run: of its first test, or, where it has none, of its last evaluation."""
+    judged = [record for record in records if "split" in record]
+    if not judged:
+        return []
+    shown = next((record for record in judged if record["split"].startswith("test")), judged[-1])
     return [
-        draw_types(last, length, run.figures / "queries.png"),
+        draw_types(shown, length, run.figures / "queries.png"),
         draw_course(records, length, run.figures / "queries-learning.png"),
     ]

@@ -40,7 +40,7 @@ class PaiConfig(TrainingConfig):
     control: str = option(
         "none",
         Choice(("none", *CONTROLS)),
-        "what evaluations see: the memory, none, or another example's; a run ends with all three",
+        "what evaluations see: the memory, none, or another example's; with none a run ends with all three",
         group=DATA,
     )
     embedding: int = option(256, Integer(1, 4096), "width of the states", group=MODEL, paper="256")

@@ -20,6 +20,7 @@ from tasks.pai.own import Own
 from tasks.pai.released import Released
 from tasks.pai.report import draw, lines
 from tasks.pai.settings import CONTROLS, PRESETS, PaiConfig
+from tasks.pai.trials import query_types
 
 PAPER_ITEMS = 600  # of an evaluation in the paper's appendix
 EVAL_ROWS = 128  # memories of one call; the model keeps the states of all steps
@@ -32,6 +33,7 @@ class Pai:
     NAME = "pai"
     TITLE = "PonderNet on paired associative inference: which picture belongs to the cue?"
     DIFFICULTY = "query"
+    ORDERED = False  # no type of query is harder for its number
     SHARES = True
     EVALUATION_FLAGS = ("max_steps", "control")
     Config = PaiConfig
@@ -62,6 +64,11 @@ class Pai:
         own = c.embeddings is not None and c.labels is not None
         source = Own(Path(str(c.embeddings)), Path(str(c.labels))) if own else Images(c.seed)
         self.data, self.width = Data(source, c.seed, c.batch_size, c.length, c.target), source.width
+
+    @staticmethod
+    def level_name(level: int, config: PaiConfig) -> str:
+        """A type of query, by its places in the sequence."""
+        return query_types(config.length)[level].name
 
     def model(self) -> PairTransformer:
         return self.config.model_settings(width=self.width, outputs=self.data.outputs)
