@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,6 +91,28 @@ def test_every_step_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture, monk
     assert [int(words[0]) for words in steps] == [1, 2, 3] * 2
     assert sum(float(words[1]) for words in steps) == pytest.approx(2, abs=0.01)
     assert spoken(capsys, 0, "Where is John?", "--run", str(tmp_path / "shipped"))[0] in out  # the story before is gone
+
+
+@pytest.mark.parametrize("start", ["1 ", "2 ", "\n"], ids=["one", "not above", "empty line"])
+def test_numbers_that_do_not_rise_begin_a_new_story(start: str):
+    first = "2 Mary moved to the kitchen.\n3 Where is Mary?\tkitchen\t2\n"
+    found = list(ask.questions(f"{first}{start}John moved to the garden.\n4 Where is John?\n".splitlines(), 20))
+    assert [question for question, _ in found] == ["Where is Mary?", "Where is John?"]
+    assert [len(rows) for _, rows in found] == [2, 2]
+    (_, _), (_, rows) = ask.questions("Mary moved to the kitchen.\n1 Where is Mary?\n2 Where is Mary?".splitlines(), 20)
+    assert len(rows) == 1
+
+
+def test_a_reader_that_leaves_gets_no_trace(tmp_path: Path):
+    pytest.importorskip("safetensors")
+    command = [sys.executable, "-m", "tasks.babi.ask", "--run", str(shipped(tmp_path / "shipped"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as child:
+        assert child.stdin and child.stdout and child.stderr
+        child.stdout.close()
+        child.stdin.write("Where is Mary?\n")
+        child.stdin.close()
+        assert (child.stderr.read(), child.wait()) == ("", 141)
 
 
 class Terminal(io.StringIO):

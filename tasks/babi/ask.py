@@ -2,13 +2,15 @@
 
     python -m tasks.babi.ask < story.txt
 
-A line that ends in a question mark is a question about the lines before it; an empty line begins a new story. Computed
-by the NumPy reference, so that no framework is needed. The model is the shipped one, or that of a run (--run).
+A line that ends in a question mark is a question about the lines before it; an empty line begins a new story, and so
+does a line with number 1, or one that is not above the number before (the released files are numbered so).
+Computed by the NumPy reference, so that no framework is needed. The model is the shipped one, or that of a run (--run).
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from re import sub
+from re import match
 from typing import NamedTuple, TextIO
 
 import numpy as np
@@ -82,11 +84,17 @@ def questions(
     A line with other words than those of the tasks is refused; it is left out if `complain` returns.
     """
     story: list[tuple[int, ...]] = []
+    before = 0
     for number, line in enumerate(lines, start=1):
-        text = sub(r"^\d+\s+", "", line.strip()).split("\t")[0].strip()  # the released format has numbers and answers
+        text = line.strip().split("\t")[0].strip()  # the released format has numbers and answers
         if not text:
-            story = []
+            story, before = [], 0
             continue
+        if found := match(r"([0-9]+)\s+", text):
+            text, own = text[found.end() :], int(found[1])
+            if own == 1 or own <= before:
+                story = []
+            before = own
         try:
             row = sentence_numbers(text)
         except ValueError as error:
@@ -144,6 +152,9 @@ def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -
         return Refused.exit_code
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # nobody reads on; what is still buffered must not be tried again at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return 0
 
 
