@@ -45,8 +45,9 @@ def row(label: str, split: str, found: list[dict[str, Any]]) -> list[str]:
 def levels(record: dict[str, Any], joined: bool, name: Callable[[int], str]) -> dict[Column, tuple[float, float]]:
     """(accuracy, steps) by difficulty or by band of them."""
     if joined:
-        return {(int(band.split("-")[0]), band): pair for band, _, *pair in bands(record["levels"])}
-    return {(level, name(level)): pair for level, _, *pair in record["levels"]}
+        rows = bands(record["levels"])
+        return {(int(band.split("-")[0]), band): (accuracy, steps) for band, _, accuracy, steps in rows}
+    return {(level, name(level)): (accuracy, steps) for level, _, accuracy, steps in record["levels"]}
 
 
 def namer(task: Any, group: list[Run]) -> Callable[[int], str]:
