@@ -83,7 +83,7 @@ def test_the_card_knows_the_runs_that_a_run_began_with(tmp_path: Path):
     file = {"parameters": 1, "bytes": 4, "sha256": ""}
     card = make_card([*ship.earlier_runs(last), (last, 40)], {"task": "babi", "spec": "1"}, file, [])
     assert (card["updates"], card["examples_seen"]) == (80, 40 * 32 + 40 * 128)
-    assert "30 questions a task (16: 60, drawn as much more often)" in render(card)
+    assert "30 questions a task, some drawn more often (16: 2 times, from 60)" in render(card)
     assert render(card).count("of the updates were made in sessions whose time was not noted") == 2
 
 

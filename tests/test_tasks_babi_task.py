@@ -153,3 +153,10 @@ def test_questions_see_the_lines_of_their_story():
 def test_the_likeliest_answer_is_given():
     thoughts = [Thought(0.3, "garden", 0.9), Thought(0.3, "office", 0.5), Thought(0.4, "office", 0.4)]
     assert ask_verdict(thoughts) == ("office", pytest.approx(0.3 + 0.6 + 1.2))
+
+
+def test_tasks_that_are_drawn_more_often_have_more_questions_in_a_set():
+    for sets, count in (("by-share", 100), ("even", 40)):
+        made = task(more="15:2.5", sets=sets)
+        assert np.bincount(made.table("train").tasks)[[1, 2, 15]].tolist() == [40, 40, count]
+        assert np.bincount(made.table("valid").tasks)[[1, 2, 15]].tolist() == [12, 12, 12]

@@ -3,7 +3,6 @@
 Everything in it is read from the run or computed; card.md is a rendering of card.json.
 """
 
-import math
 from typing import Any
 
 from tasks.babi.report import SOLVED, verdict
@@ -30,10 +29,11 @@ def training_time(run: Run, update: int) -> dict[str, Any]:
 
 def describe_data(config: Any) -> str:
     """What a run was trained on."""
-    more = {task: math.ceil(config.questions * share) for task, share in sorted(config.shares().items())}
+    counts, shares = config.question_counts(), sorted(config.shares().items())
     text = f"generated stories of tasks {config.tasks}: {config.questions} questions a task"
-    if more:
-        text += f" ({', '.join(f'{task}: {count}' for task, count in more.items())}, drawn as much more often)"
+    if shares:
+        more = ", ".join(f"{task}: {share:g} times, from {counts[task]}" for task, share in shares)
+        text += f", some drawn more often ({more})"
     return text + (f", a new set of them after every {config.renew} updates" if config.renew is not None else "")
 
 

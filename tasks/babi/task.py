@@ -55,9 +55,15 @@ class BabiConfig(TrainingConfig):
     questions: int = option(
         10_000,
         Integer(20, 10**6),
-        "generated questions for training, per task and set (times its share in --more)",
+        "generated questions for training, per task and set",
         group=DATA,
         paper="10,000",
+    )
+    sets: str = option(
+        "by-share",
+        Choice(("by-share", "even")),
+        "whether tasks of --more have as many more questions in a set, or all the same number",
+        group=DATA,
     )
     renew: int | None = option(
         None, Integer(1, 10**9, off=True), "updates after which a new set is generated, off is one set", group=DATA
@@ -108,6 +114,11 @@ class BabiConfig(TrainingConfig):
                 raise Refused(f"--more takes tasks of --tasks, each with a number in (0, 100], got {part!r}")
             found[task] = share
         return found
+
+    def question_counts(self) -> dict[int, int]:
+        """Generated questions of each task in a set; with few of a task that is drawn often it is learnt by heart."""
+        shares = self.shares() if self.sets == "by-share" else {}
+        return {task: math.ceil(self.questions * shares.get(task, 1.0)) for task in self.task_numbers()}
 
     def model_settings(self) -> Transformer:
         sizes = {
@@ -231,14 +242,8 @@ class Babi:
             return loaded_table(self.source, self.numbers, split)
         if split != "train":
             return generated_table(self.numbers, split, c.held_out, c.seed, part)
-        # A task that is drawn more often has more questions in a set, or it would be learnt by heart.
-        shares = c.shares()
-        return join(
-            [
-                generated_table((task,), split, math.ceil(c.questions * shares.get(task, 1.0)), c.seed, part)
-                for task in self.numbers
-            ]
-        )
+        counts = c.question_counts()
+        return join([generated_table((task,), split, counts[task], c.seed, part) for task in self.numbers])
 
     @functools.lru_cache(maxsize=2)  # noqa: B019 (a run has one task)
     def pool(self, split: str, part: int = 0) -> Pool:
