@@ -1,8 +1,8 @@
 """Writes docs/results.md and its figures from the run folders in docs/results: `python docs/make_results.py`.
 
-A folder below docs/results is an experiment: about.json (task, title, text) and runs, each with config.json,
-metrics.jsonl, sessions.jsonl and, of further evaluations, evaluations.jsonl, as `python -m tasks.<task>` left them.
-Nothing on the page is typed.
+A folder below docs/results is an experiment: about.json (task, title, text and, if it names them, labels of the runs)
+and runs, each with config.json, metrics.jsonl, sessions.jsonl and, of further evaluations, evaluations.jsonl, as
+`python -m tasks.<task>` left them. Nothing on the page is typed.
 """
 
 import json

@@ -122,7 +122,10 @@ def effort(run: Run) -> dict[str, float] | None:
 
 def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
     """What solving all tasks took, and the ratios of each group to the first."""
-    efforts = {label: [effort(run) for run in group] for label, group in experiment.groups.items()}
+    own = {label: group for label, group in experiment.groups.items() if all(run.config.start is None for run in group)}
+    efforts = {label: [effort(run) for run in group] for label, group in own.items()}
+    if not efforts:
+        return []
     base = next(iter(efforts))
     rows = []
     for label, of_seeds in efforts.items():
@@ -135,7 +138,8 @@ def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
         rows[-1].append(steps_ratio(found[label], found[base]))
     head = ["run", "seeds", "updates", "example-steps run", "expected", f"run, over {base}", "expected, over it"]
     first, second = PAPER.values()
-    text = "Training until every task was first under 5 % in a validation of the run:"
+    text = "Training until every task was first under 5 % in a validation of the run"
+    text += ":" if len(own) == len(experiment.groups) else " (runs that began with another's parameters are left out):"
     note = (
         f"The paper gives {first} steps for PonderNet and {second} for the Universal Transformer with ACT, "
         f"{second / first:.1f} times as many, and does not say of what: none of these ratios is the same quantity."

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks import figures
+from tasks.errors import Refused
 from tasks.registry import task_class
 from tasks.runs import Run, read_json, read_records
 from tasks.summary import time_spent, training_command, updates_not_noted
@@ -25,11 +26,23 @@ def load(folder: Path) -> Experiment:
     task = task_class(about.get("task"))
     items = [figures.load(path) for path in figures.find_runs([str(folder)])]
     items = [item._replace(values=item.values | nameless(item.values)) for item in items]
-    loaded = {label: sorted(group, key=lambda item: item.seed) for label, group in figures.label_groups(items).items()}
+    found = figures.label_groups(items) if "labels" not in about else named_groups(items, about["labels"])
+    loaded = {label: sorted(group, key=lambda item: item.seed) for label, group in found.items()}
     groups = {
         label: [Run.open(item.folder, task.NAME, task.Config) for item in group] for label, group in loaded.items()
     }
     return Experiment(folder, about, task, groups, loaded)
+
+
+def named_groups(items: list[figures.Loaded], labels: dict[str, str]) -> dict[str, list[figures.Loaded]]:
+    """The runs by the labels that about.json gives their folders, in its order."""
+    by_name = {item.folder.name: item for item in items}
+    if missing := set(by_name) ^ set(labels):
+        raise Refused(f"labels in about.json and runs beside it differ: {', '.join(sorted(missing))}")
+    groups: dict[str, list[figures.Loaded]] = {}
+    for name, label in labels.items():
+        groups.setdefault(label, []).append(by_name[name])
+    return groups
 
 
 def nameless(values: dict[str, Any]) -> dict[str, Any]:
