@@ -1,8 +1,8 @@
 """The inputs of the Transformer of paired associative inference, and the masks of its dropout (spec tasks.md, "Pairs").
 
-Inputs are a dict of arrays: "images" `[b, S, width]` floats, "rows" `[b, M, 2]` and "query" `[b, 3]` integers, the
-slots of images; in training with dropout also "dropout.encoder" `[steps, b, heads, M, ⌈keys/8⌉]` and "dropout.decoder"
-`[steps, b, heads, 3, ⌈(M + 3)/8⌉]`, uint8. A chunk of K updates has K in front of every shape.
+Inputs are a dict of arrays: "images" `[b, S, width]` floats, "rows" `[b, M, 2]`, M ≥ 2, and "query" `[b, 3]`
+integers, the slots of images; in training with dropout also "dropout.encoder" `[steps, b, heads, M, ⌈keys/8⌉]` and
+"dropout.decoder" `[steps, b, heads, 3, ⌈(M + 3)/8⌉]`, uint8. A chunk of K updates has K in front of every shape.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,14 @@ def check_inputs(model: PairTransformer, inputs: Any, steps: int) -> None:
         fits = len(shape) == len(wanted) and all(b in (a, "M") for a, b in zip(shape, wanted, strict=True))
         if not fits or 0 in shape:
             raise ValueError(f"{name} must have the shape [{', '.join(map(str, wanted))}], got {shape}")
+    if rows[1] < 2:
+        raise ValueError(f"rows must have 2 pairs or more: no pair attends to itself, got {rows}")
     for name, (*front, keys) in mask_shapes(model, *rows[:2]).items():
-        wanted, found = (*front, -(-keys // 8)), tuple(inputs[name].shape) if name in inputs else None
-        if found is not None and (found[1:] != wanted or found[0] < steps):
+        if name not in inputs:
+            continue
+        checks.check_array(name, inputs[name])
+        if checks.dtype_name(inputs[name]) != "uint8":
+            raise ValueError(f"{name} must have the dtype uint8, got {checks.dtype_name(inputs[name])}")
+        wanted, found = (*front, -(-keys // 8)), tuple(inputs[name].shape)
+        if found[1:] != wanted or found[0] < steps:
             raise ValueError(f"{name} must have the shape {(steps, *wanted)} with {steps} steps or more, got {found}")

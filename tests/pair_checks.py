@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from train_pairs import EXAMPLES, MAX_STEPS, MODEL, ROWS, XL, make_inputs
+from train_pairs import EXAMPLES, IMAGES, MAX_STEPS, MODEL, ROWS, XL, make_inputs
 
 import ponder_ref
 from ponder_ref.buckets import dropped_share, unpack_bits
@@ -52,10 +52,12 @@ def alone(model: PairTransformer, params: dict, inputs: dict, i: int, options: d
     return ponder_ref.ponder(step, None, start, max_steps=MAX_STEPS, **options)
 
 
-def check_against_the_reference(backend: Any, way: str, model: PairTransformer = MODEL) -> None:
+def check_against_the_reference(
+    backend: Any, way: str, model: PairTransformer = MODEL, given: dict[str, np.ndarray] | None = None
+) -> None:
     """Predictions, logits, Nᵢ and tokens of a batch with dropout, in float32, each example alone."""
     models, options = import_module(f"ponder_{backend.NAME}.models"), WAYS[way]
-    params, inputs = parameters(model), with_masks(model, make_inputs(3), 5, 0, MAX_STEPS)
+    params, inputs = parameters(model), with_masks(model, given or make_inputs(3), 5, 0, MAX_STEPS)
     inputs["images"] = inputs["images"].astype(np.float32)
     held = {name: backend.from_numpy(x, "float32") for name, x in params.items()}
     given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
@@ -71,11 +73,44 @@ def check_against_the_reference(backend: Any, way: str, model: PairTransformer =
     assert len(set(lengths.tolist())) > 1 or way not in ("epsilon", "act"), "no example of this test leaves early"
 
 
+def far_inputs() -> dict[str, np.ndarray]:
+    """300 slots, of which most are NaN and named by nobody; rows name the first ones as bytes, queries the last."""
+    inputs, slots = make_inputs(3), 300
+    images = np.full((EXAMPLES, slots, MODEL.width), np.nan)
+    images[:, :IMAGES] = inputs["images"]
+    images[:, -IMAGES:] = inputs["images"]
+    used = np.concatenate([inputs["rows"].reshape(EXAMPLES, -1), inputs["query"] + slots - IMAGES], 1)
+    unused = (used[..., None] != np.arange(slots)).all(1)
+    images[unused] = np.nan
+    return {
+        "images": images,
+        "rows": inputs["rows"].astype(np.uint8),
+        "query": (inputs["query"] + slots - IMAGES).astype(np.int32),
+    }
+
+
+def check_slots(backend: Any) -> None:
+    """Slots of any integer dtype are told apart; those that nobody names reach neither values nor gradients."""
+    inputs = far_inputs()
+    check_against_the_reference(backend, "ponder", given=inputs)
+    models, params = import_module(f"ponder_{backend.NAME}.models"), parameters(MODEL)
+    given = {name: backend.from_numpy(x, "float32" if name == "images" else x.dtype.name) for name, x in inputs.items()}
+
+    def total(*values: Any) -> Any:
+        out = models.run_model(MODEL, dict(zip(params, values, strict=True)), given, max_steps=1)
+        return out.y_hat.sum() + out.halt_logits.sum()
+
+    _, grads = backend.value_and_grad(total, *(backend.from_numpy(x, "float32") for x in params.values()))
+    for name, grad in zip(params, grads, strict=True):
+        assert np.isfinite(backend.to_numpy(grad)).all(), name
+
+
 def check_refusals(package: str) -> None:
     """Inputs that do not fit get a sentence that names them, and so does a method that this model lacks."""
     train = import_module(f"{package}.train")
     trainer = train.Trainer(MODEL, Method(max_steps=MAX_STEPS), Optimiser())
     state, good = trainer.init(initial_parameters(MODEL, 0)), make_inputs(0)
+    masked = with_masks(MODEL, good, 0, 0, MAX_STEPS)
     short = with_masks(MODEL, good, 0, 0, MAX_STEPS - 1)
     for inputs, named in (
         ({"images": good["images"]}, "rows"),
@@ -83,7 +118,9 @@ def check_refusals(package: str) -> None:
         ({**good, "rows": good["rows"][..., :1]}, "rows"),
         ({**good, "query": good["query"].astype(np.float32)}, "query"),
         ({**good, "targets": good["query"]}, "targets"),
+        ({**good, "rows": good["rows"][:, :1]}, "rows must have 2 pairs or more"),
         (short, "dropout.encoder"),
+        ({**masked, "dropout.decoder": masked["dropout.decoder"].astype(np.int32)}, "dropout.decoder .* uint8"),
     ):
         with pytest.raises(ValueError, match=named):
             trainer.unroll(state, inputs)

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from pair_checks import WAYS, XL, check_against_the_reference, check_refusals
+from pair_checks import WAYS, XL, check_against_the_reference, check_refusals, check_slots
 
 import ponder_torch
 
@@ -16,6 +16,10 @@ def test_a_batch_is_its_examples_alone(way: str):
 
 def test_earlier_states_are_seen():
     check_against_the_reference(ponder_torch, "ponder", XL)
+
+
+def test_slots_of_any_integer_dtype_and_slots_that_nobody_names():
+    check_slots(ponder_torch)
 
 
 def test_inputs_that_do_not_fit_are_named():

@@ -33,15 +33,19 @@ def embed(params: Params, images: jax.Array, slots: jax.Array) -> jax.Array:
     """The embeddings norm(x·W) at slots `[..., n]`, `[..., n, embedding]`.
 
     They are taken by a product with ones and zeros: a gather's gradient would be a scatter, which is slow.
+    Images that no slot names are made 0 first: 0 times what is not finite would reach values and gradients.
     """
+    chosen = slots.astype(jnp.int32)[..., None] == jnp.arange(images.shape[-2], dtype=jnp.int32)
+    images = jnp.where(chosen.any(-2)[..., None], images, 0.0)
     embedded = layer_norm(params, "embed.norm", images @ params["embed.images"])
-    return (slots[..., None] == jnp.arange(images.shape[-2], dtype=slots.dtype)).astype(embedded.dtype) @ embedded
+    return chosen.astype(embedded.dtype) @ embedded
 
 
 def begin(params: Params, images: jax.Array, rows: jax.Array, query: jax.Array) -> tuple[jax.Array, jax.Array]:
     """h₀ `[..., M, embedding]` and the query's tokens `[..., 3, embedding]`, of one product with the images."""
     count = rows.shape[-2]
-    taken = embed(params, images, jnp.concatenate([rows[..., 0], rows[..., 1], query.astype(rows.dtype)], -1))
+    rows, query = rows.astype(jnp.int32), query.astype(jnp.int32)  # a narrow dtype of one may not hold the other
+    taken = embed(params, images, jnp.concatenate([rows[..., 0], rows[..., 1], query], -1))
     first, second, asked = jax.lax.split(taken, [count, count, TOKENS], taken.ndim - 2)
     return pair(params, first, second), asked + params["embed.roles"]
 

@@ -28,9 +28,15 @@ class Seen(NamedTuple):
 
 
 def embed(params: Params, images: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
-    """The embeddings norm(x·W) at slots `[..., n]`, `[..., n, embedding]`."""
+    """The embeddings norm(x·W) at slots `[..., n]`, `[..., n, embedding]`.
+
+    Images that no slot names are made 0 first: 0 times what is not finite would reach the gradients.
+    """
+    slots = slots.long()[..., None]
+    chosen = slots == torch.arange(images.shape[-2], device=slots.device)
+    images = torch.where(chosen.any(-2)[..., None], images, 0.0)
     embedded = layer_norm(params, "embed.norm", images @ params["embed.images"])
-    return torch.take_along_dim(embedded, slots.long()[..., None], -2)
+    return torch.take_along_dim(embedded, slots, -2)
 
 
 def begin(
@@ -38,7 +44,8 @@ def begin(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """h₀ `[..., M, embedding]` and the query's tokens `[..., 3, embedding]`, of one product with the images."""
     count = rows.shape[-2]
-    taken = embed(params, images, torch.cat([rows[..., 0], rows[..., 1], query.to(rows.dtype)], -1))
+    rows, query = rows.long(), query.long()  # a narrow dtype of one may not hold the other
+    taken = embed(params, images, torch.cat([rows[..., 0], rows[..., 1], query], -1))
     first, second, asked = taken.split([count, count, TOKENS], -2)
     return pair(params, first, second), asked + params["embed.roles"]
 
