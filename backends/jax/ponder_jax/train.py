@@ -18,7 +18,7 @@ from ponder_jax.pondering import pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref.interface import Batch, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
-from ponder_ref.settings import AnyModel, Method, Optimiser
+from ponder_ref.settings import AnyModel, Method, Optimiser, PairTransformer
 from ponder_ref.training import flatten_state, learning_rates, split_state
 
 
@@ -45,18 +45,20 @@ def is_correct(output: str, y_hat: jax.Array, targets: jax.Array) -> jax.Array:
     return right.astype(y_hat.dtype)
 
 
-def measure(output: str, out: Pondered, targets, weights) -> dict[str, jax.Array]:
+def measure(model: AnyModel, out: Pondered, targets, weights) -> dict[str, jax.Array]:
     """Exact expected accuracy and steps of a batch, and how many steps were run."""
     if out.act is not None:
-        accuracy = is_correct(output, act_output(out.act.weights, out.y_hat), targets)
+        accuracy = is_correct(model.output, act_output(out.act.weights, out.y_hat), targets)
         steps = out.lengths.astype(accuracy.dtype)
     else:
-        accuracy = (jnp.exp(out.log_p) * is_correct(output, out.y_hat, targets)).sum(0)
+        accuracy = (jnp.exp(out.log_p) * is_correct(model.output, out.y_hat, targets)).sum(0)
         steps = expected_steps(out.log_p)
+    # That of pairs runs all steps, whoever leaves early.
+    run = jnp.full_like(out.lengths, len(out.y_hat)) if isinstance(model, PairTransformer) else out.lengths
     return {
         "accuracy": weighted_mean(accuracy, weights),
         "expected_steps": weighted_mean(steps, weights),
-        "steps_run": out.lengths.max(),
+        "steps_run": run.max(),
     }
 
 
@@ -123,7 +125,7 @@ class Trainer:
         prior = self.log_prior if self.method.name == "ponder" else None
         prices = {"beta": self.method.beta, "tau": self.method.tau}
         parts = pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
-        measured = measure(self.model.output, out, targets, weights)
+        measured = measure(self.model, out, targets, weights)
         return parts.loss, {"loss": parts.loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
 
     def _train_chunk(self, carry, data, numbers, rates):

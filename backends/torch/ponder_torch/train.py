@@ -9,7 +9,7 @@ import torch
 
 from ponder_ref.interface import AdamState, Batch, MuonState, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
-from ponder_ref.settings import AnyModel, Method, Optimiser
+from ponder_ref.settings import AnyModel, Method, Optimiser, PairTransformer
 from ponder_ref.training import flatten_state, learning_rates, split_state
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_output
@@ -52,18 +52,20 @@ def is_correct(output: str, y_hat: torch.Tensor, targets: torch.Tensor) -> torch
 
 
 @torch.no_grad()
-def measure(output: str, out: Pondered, targets, weights) -> dict[str, torch.Tensor]:
+def measure(model: AnyModel, out: Pondered, targets, weights) -> dict[str, torch.Tensor]:
     """Exact expected accuracy and steps of a batch, and how many steps were run."""
     if out.act is not None:
-        accuracy = is_correct(output, act_output(out.act.weights, out.y_hat), targets)
+        accuracy = is_correct(model.output, act_output(out.act.weights, out.y_hat), targets)
         steps = out.lengths.to(accuracy.dtype)
     else:
-        accuracy = (torch.exp(out.log_p) * is_correct(output, out.y_hat, targets)).sum(0)
+        accuracy = (torch.exp(out.log_p) * is_correct(model.output, out.y_hat, targets)).sum(0)
         steps = expected_steps(out.log_p)
+    # That of pairs runs all steps, whoever leaves early.
+    run = torch.full_like(out.lengths, len(out.y_hat)) if isinstance(model, PairTransformer) else out.lengths
     return {
         "accuracy": weighted_mean(accuracy, weights),
         "expected_steps": weighted_mean(steps, weights),
-        "steps_run": out.lengths.max(),
+        "steps_run": run.max(),
     }
 
 
@@ -141,7 +143,7 @@ class Trainer:
         prior = self.log_prior if self.method.name == "ponder" else None
         prices = {"beta": self.method.beta, "tau": self.method.tau}
         parts = pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
-        measured = measure(self.model.output, out, targets, weights)
+        measured = measure(self.model, out, targets, weights)
         return parts.loss, {"loss": parts.loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
 
     def _pack(self, state: TrainState) -> _Packed:
