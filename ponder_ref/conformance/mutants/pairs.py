@@ -41,6 +41,13 @@ def _detached_images(params, images, query):
     return right.pairs_query({**params, "embed.images": detach(params["embed.images"])}, images, query)
 
 
+def _product_with_all(params, images, query):
+    """Images are taken by a product with ones and zeros, in which 0·NaN is NaN."""
+    embedded = right.layer_norm(params, "embed.norm", images @ params["embed.images"])
+    chosen = np.asarray(query)[..., None] == np.arange(images.shape[-2])
+    return chosen.astype(float) @ embedded + params["embed.roles"]
+
+
 MUTANTS = tuple(
     Mutant(name, defect, "M10", replaced)
     for name, defect, replaced in (
@@ -50,6 +57,7 @@ MUTANTS = tuple(
         ("earlier-attached", "the states of the step before have a gradient", {"pairs_transition": _earlier_attached}),
         ("pairs-without-order", "the order of a pair is lost", {"pairs_encode": _order_lost}),
         ("cue-points-left", "the right image is not looked at", {"pairs_readout": _points_at_the_left}),
+        ("slots-all-mixed", "slots that nobody names reach the query", {"pairs_query": _product_with_all}),
         ("query-detached", "no gradient from the query into the embedding", {"pairs_query": _detached_images}),
     )
 )
