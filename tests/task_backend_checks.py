@@ -67,7 +67,7 @@ def check_start(backend: str, folder: Path) -> None:
     last = [record for record in records(folder / "first") if record.get("split") == "valid"][-1]
     first = records(folder / "second")[0]
     assert (first["update"], first["loss"], first["accuracy"]) == (0, last["loss"], last["accuracy"])
-    for wrong, flags in {"there is no checkpoint": ["."], "does not fit": ["first", "--hidden", "9"]}.items():
+    for wrong, flags in {"is not a run folder": ["."], "does not fit": ["first", "--hidden", "9"]}.items():
         sentence = refused(inside(*start, "--start", *flags, "--out", "no", cwd=folder))
         assert wrong in sentence and not (folder / "no").exists()
 
@@ -110,7 +110,8 @@ def check_shipped(backend: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     card = json.loads((folder / "shipped" / "card.json").read_text(encoding="utf-8"))
     assert [score["data"] for score in card["scores"]] == ["1 tasks, generated stories", "1 tasks, files of data"]
-    assert card["update"] == 20 and card["examples_seen"] == 640 and card["updates_not_noted"] == 0
+    (phase,) = card["phases"]
+    assert card["updates"] == 20 and card["examples_seen"] == 640 and phase["updates_not_noted"] == 0
     test = [record for record in records(folder / "run") if record.get("split") == "test"][-1]
     assert card["scores"][0]["levels"] == test["levels"]
     whole = next((folder / "run" / "checkpoints").glob("*020.safetensors")).stat().st_size
