@@ -203,7 +203,10 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
         axis.set_xticks(range(len(base)), [f"{r['mean']:g}" for r in base])
         axis.set(title=f"{framework}, {network}", xlabel="mean steps", ylim=(0, 2))
     axes[0, 0].set_ylabel("time / time of fixed N")
-    axes[0, -1].legend(fontsize=7, loc="upper left")
+    shown = {}  # not every panel has every contender
+    for axis in axes[0]:
+        shown |= {label: handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    axes[0, -1].legend(shown.values(), shown.keys(), fontsize=7, loc="upper left")
     save(figure, path)
 
 
