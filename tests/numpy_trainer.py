@@ -48,7 +48,10 @@ class Trainer:
         self.steps = 1 if method.name == "once" else method.max_steps
 
     def init(self, params: dict[str, np.ndarray]) -> State:
-        return State(params["rnn.w_x"][:, 0].astype(self.dtype), 0)
+        first = params["w"] if "w" in params else params["rnn.w_x"][:, 0]  # of a checkpoint, or of the model
+        if first.shape != (self.model.inputs,):
+            raise ValueError(f"w must have the shape {(self.model.inputs,)}, got {first.shape}")
+        return State(first.astype(self.dtype), 0)
 
     def load(self, arrays: dict[str, np.ndarray]) -> State:
         if arrays["params.w"].shape != (self.model.inputs,):

@@ -12,7 +12,7 @@ from ponder_ref.training import learning_rates
 from tasks import config
 from tasks import parity as parity_module
 from tasks.command import parser
-from tasks.config import Choice, Integer, Number, Span
+from tasks.config import Choice, Integer, Number, Span, Text
 from tasks.errors import Refused
 from tasks.parity import Parity, ParityConfig
 
@@ -26,6 +26,8 @@ def outside(values: config.Values) -> list[str]:
     if isinstance(values, Number):
         low, high = values.interval[1:-1].split(",")
         return [str(float(low) - 1), str(float(high) * 2 + 1), "nan", "inf", "many"]
+    if isinstance(values, Text):  # any but none
+        return [""]
     return ["", "0-3", "5-2", "1-9999", "1-2-3", "x"] if isinstance(values, Span) else ["", "other"]
 
 
