@@ -14,8 +14,12 @@ PARTS = ("params", "m", "v")
 
 def learning_rates(optimiser: Optimiser, first: int, count: int) -> dict[str, np.ndarray]:
     """Learning rates `[count]` of Adam and of Muon from update `first` on (O5, with `hold`), in float64."""
-    held = {"total": optimiser.total, "warmup": optimiser.warmup}
-    falling = {"total": optimiser.total - optimiser.hold, "decay": optimiser.decay, "end": optimiser.end}
+    held: dict[str, Any] = {"total": optimiser.total, "warmup": optimiser.warmup}
+    falling: dict[str, Any] = {
+        "total": optimiser.total - optimiser.hold,
+        "decay": optimiser.decay,
+        "end": optimiser.end,
+    }
     if not optimiser.hold:
         falling["warmup"] = optimiser.warmup
     matrices = optimiser.matrix_learning_rate
