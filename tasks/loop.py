@@ -54,7 +54,7 @@ class StopSignals:
 def evaluate(trainer: Any, state: Any, task: Any, split: str, *, examples: int, draws: int = 1) -> dict[str, Any]:
     """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics")."""
     method = task.config.method_settings()
-    steps = 1 if method.name == "once" else method.max_steps
+    steps = task.config.own_steps
     tally = Tally(method, task.model().output, task.config.seed, draws, shares=task.SHARES)
     with Prefetch(lambda batch: batch, task.evaluation(split, examples)) as ahead:
         for batch in ahead:

@@ -1,9 +1,6 @@
 """Identical training: from one seed both backends go the same way, in float64 to 1e-9, in float32 as far as it goes."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,12 +8,12 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("jax")
 
+from train_both import train_both
 from train_states import WAYS
 
 from ponder_jax.arrays import QUICK
 from ponder_ref.spec_data import tolerances
 
-ROOT = Path(__file__).resolve().parent.parent
 UPDATES = {"float64": 500, "float32": 100}
 # Steps are whole numbers and accuracies counts: one example near a tie would move them by more than rounding.
 COUNTED = ("metrics.steps_run", "metrics.accuracy")
@@ -26,16 +23,9 @@ COUNTED = ("metrics.steps_run", "metrics.accuracy")
 def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
     """Both backends at once, each in a process of its own."""
     dtype, folder = request.param, tmp_path_factory.mktemp("training")
-    script, updates = str(ROOT / "tests" / "train_states.py"), str(UPDATES[dtype])
-    files = {backend: folder / f"{backend}.npz" for backend in ("torch", "jax")}
     # Code that runs for minutes is worth optimising: not the quick compilation that conftest.py asks for.
     environment = {name: value for name, value in os.environ.items() if name not in QUICK}
-    children = [
-        subprocess.Popen([sys.executable, script, backend, dtype, updates, str(file)], cwd=ROOT, env=environment)
-        for backend, file in files.items()
-    ]
-    assert [child.wait() for child in children] == [0, 0]
-    return dtype, *(dict(np.load(file)) for file in files.values())
+    return dtype, *train_both("train_states.py", dtype, UPDATES[dtype], folder, environment)
 
 
 @pytest.mark.parametrize("way", WAYS)

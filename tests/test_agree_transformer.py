@@ -1,9 +1,6 @@
 """Identical training of the Transformer: 50 updates with dropout on both backends, in float64 to 1e-9."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,28 +8,17 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("jax")
 
+from train_both import train_both
 from train_transformer import WAYS
 
-ROOT = Path(__file__).resolve().parent.parent
 UPDATES = 50
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
     """Both backends at once, each in a process of its own."""
-    folder = tmp_path_factory.mktemp("training")
-    script = str(ROOT / "tests" / "train_transformer.py")
-    files = {backend: folder / f"{backend}.npz" for backend in ("torch", "jax")}
     environment = os.environ | {"JAX_ENABLE_X64": "1"}
-    children = [
-        subprocess.Popen(
-            [sys.executable, script, backend, "float64", str(UPDATES), str(file)], cwd=ROOT, env=environment
-        )
-        for backend, file in files.items()
-    ]
-    assert [child.wait() for child in children] == [0, 0]
-    one, other = (dict(np.load(file)) for file in files.values())
-    return one, other
+    return train_both("train_transformer.py", "float64", UPDATES, tmp_path_factory.mktemp("training"), environment)
 
 
 @pytest.mark.parametrize("way", WAYS)

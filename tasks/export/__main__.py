@@ -94,7 +94,7 @@ def make_exit(options: argparse.Namespace, config: Any) -> Exit:
     own = PAPER_EPSILON if config.epsilon is None else config.epsilon
     return Exit(
         policy=policy,
-        max_steps=flag_value(options, "max_steps", STEPS, 1 if config.method == "once" else config.max_steps),
+        max_steps=flag_value(options, "max_steps", STEPS, config.own_steps),
         q=flag_value(options, "q", Q, Exit.q),
         epsilon=flag_value(options, "epsilon", EPSILON, own) if policy == "expected" else None,
         remainder=config.remainder,
