@@ -137,6 +137,13 @@ def _babi(options: argparse.Namespace) -> int:
     return babi(options)
 
 
+def _pai(options: argparse.Namespace) -> int:
+    """Imported when asked for: it needs the tasks too."""
+    from benchmarks.pai import pai
+
+    return pai(options)
+
+
 def _inference(options: argparse.Namespace) -> int:
     """Imported when asked for: it needs the tasks too."""
     for framework in ("torch", "jax"):  # before a framework is first used
@@ -167,6 +174,17 @@ def _positive(least: int, text: str) -> int:
     return int(text)
 
 
+def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[str, int, int, str], ...] = ()) -> None:
+    """The options of a benchmark of a task's updates; `own`: name, least, default and meaning of its own counts."""
+    shared = ("updates", 1, 2, "of a repetition"), ("repetitions", 2, 5, "of each contender")
+    for name, least, value, what in (*shared, *own, ("threads", 1, 1, "of each framework")):
+        kind = partial(_positive, least)
+        command.add_argument(f"--{name}", type=kind, default=value, help=f"{what} (default: {value})")
+    command.add_argument("--preset", metavar="NAME", default="default", help=f"of tasks.{task} (default: default)")
+    known = ("torch", "jax")
+    command.add_argument("--frameworks", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="BENCHMARK")
@@ -181,20 +199,15 @@ def main(arguments: list[str] | None = None) -> int:
     command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
     command.add_argument("--threads", type=partial(_positive, 1), default=1, help="of each framework (default: 1)")
     command.set_defaults(run=_training)
+    own = (("padded", 1, 8, "examples of a batch that is padded to 320 sentences"),)
+    own += (("questions", 20, 1000, "generated per task"),)
     command = commands.add_parser("babi", help="updates of the bAbI model: batches by length, padding, bare products")
-    for name, least, value, what in (
-        ("updates", 1, 2, "of a repetition"),
-        ("repetitions", 2, 5, "of each contender"),
-        ("padded", 1, 8, "examples of a batch that is padded to 320 sentences"),
-        ("questions", 20, 1000, "generated per task"),
-        ("threads", 1, 1, "of each framework"),
-    ):
-        kind = partial(_positive, least)
-        command.add_argument(f"--{name}", type=kind, default=value, help=f"{what} (default: {value})")
-    command.add_argument("--preset", metavar="NAME", default="default", help="of tasks.babi (default: default)")
-    known = ("torch", "jax")
-    command.add_argument("--frameworks", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
+    _add_updates(command, "babi", own)
     command.set_defaults(run=_babi)
+    command = commands.add_parser("pai", help="updates of the model of pairs: both backends, bare products, data")
+    _add_updates(command, "pai")
+    command.add_argument("--xl", action="store_true", help="time updates with --memory xl, too")
+    command.set_defaults(run=_pai)
     command = commands.add_parser("inference", help="leaving early: fixed N, the whole batch's exit, predict, peers")
     for name, value, what in (
         ("examples", 2048, "M"),

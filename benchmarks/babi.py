@@ -17,6 +17,7 @@ from benchmarks.products import (
     muon_products,
     over,
     preset_config,
+    tallied,
     times,
     update_run,
     with_gradients,
@@ -68,8 +69,8 @@ def forward_products(model: Transformer, buckets: dict[int, int], steps: int) ->
 
 def products(model: Transformer, buckets: dict[int, int], steps: int, optimiser: str) -> list[Counted]:
     """All products of an update: forward, by both factors for the gradient, and Muon's."""
-    found = list(with_gradients(forward_products(model, buckets, steps)))
-    return [*found, *muon_products(model)] if optimiser == "muon" else found
+    found = [*with_gradients(forward_products(model, buckets, steps))]
+    return tallied([*found, *muon_products(model)] if optimiser == "muon" else found)
 
 
 def contenders(backend: str, config: BabiConfig, options: argparse.Namespace) -> dict[str, Work]:

@@ -1,6 +1,7 @@
 """An update of a task's model and its bare matrix products, timed side by side: what the benchmarks of tasks share."""
 
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
@@ -50,7 +51,7 @@ def update_run(backend: str, task: Any, chunk: Batch, threads: int) -> Run:
 def with_gradients(forward: Iterable[Counted]) -> Iterator[Counted]:
     """Products and those of their gradients by both factors."""
     for count, (b, m, k, n) in forward:
-        yield from ((count, shape) for shape in ((b, m, k, n), (b, m, n, k), (b, k, m, n)) if count)
+        yield from ((count, shape) for shape in ((b, m, k, n), (b, m, n, k), (b, k, m, n)))
 
 
 def muon_products(model: AnyModel) -> Iterator[Counted]:
@@ -59,6 +60,14 @@ def muon_products(model: AnyModel) -> Iterator[Counted]:
     for name in matrices(model):
         m, n = sorted(shapes[name])
         yield from ((NEWTON_SCHULZ, shape) for shape in ((1, m, n, m), (1, m, m, m), (1, m, m, n)))
+
+
+def tallied(products: Iterable[Counted]) -> list[Counted]:
+    """Every shape once: the fewer there are, the sooner they are compiled."""
+    counts: Counter[Shape] = Counter()
+    for count, shape in products:
+        counts[shape] += count
+    return [(count, shape) for shape, count in counts.items() if count]
 
 
 def torch_products(wanted: list[Counted], updates: int) -> Run:

@@ -1,6 +1,7 @@
-"""Small runs of `python -m benchmarks inference` and `babi`, for the tests of each backend."""
+"""Small runs of `python -m benchmarks inference`, `babi` and `pai`, for the tests of each backend."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,28 @@ def check_babi(framework: str) -> None:
     times, share = done.stdout.splitlines()[-2].split(": ")[1].split(" ")[0], done.stdout.split("; ")[-1].split(" ")[0]
     assert abs(float(times) - medians["padded to 320"]) < 0.06  # the sentence says what the table says
     assert abs(float(share) - 100 * medians["bare products"]) < 0.6
+
+
+def check_pai(framework: str, *, xl: bool) -> None:
+    """A table with a line for each contender, and a sentence that says what it says."""
+    small = ["--preset", "smoke", "--updates", "1", "--repetitions", "2", *(["--xl"] if xl else [])]
+    command = [sys.executable, "-m", "benchmarks", "pai", *small, "--frameworks", framework]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "preset smoke: batch 16, N = 3" in done.stdout
+    *table, sentence = done.stdout.splitlines()
+    names = [framework, f"{framework}, bare products", "making the data", f"{framework}, --memory xl"]
+    rows = [line.rsplit(maxsplit=3) for line in table if line]
+    medians = {row[0]: float(row[1]) for row in rows if row[0] in names}
+    assert set(medians) == set(names if xl else names[:3])
+    assert medians[framework] == 1 and min(medians.values()) > 0
+    pattern = rf"{framework}: ([\d.e+]+) updates per second; (\d+) % of an update is bare products; "
+    pattern += r"making its data takes ([\d.]+) % of its time" + (r"; --memory xl takes ([\d.]+) times as long" * xl)
+    found = re.fullmatch(pattern, sentence)
+    assert found, sentence
+    rate, share, data, *longer = map(float, found.groups())
+    assert rate > 0 and abs(share - 100 * medians[names[1]]) < 0.6 and abs(data - 100 * medians[names[2]]) < 0.2
+    assert all(abs(times - medians[names[3]]) < 0.006 for times in longer)
 
 
 def check_refused(*options: str, said: str, benchmark: str = "inference") -> None:

@@ -1,6 +1,6 @@
-"""The benchmark of serving runs on jax and says what it measured."""
+"""The benchmarks of serving and of updates run on jax and say what they measured."""
 
-from benchmark_checks import check_babi, check_inference
+from benchmark_checks import check_babi, check_inference, check_pai
 
 
 def test_inference(tmp_path):
@@ -9,3 +9,7 @@ def test_inference(tmp_path):
 
 def test_babi():
     check_babi("jax")
+
+
+def test_pai():
+    check_pai("jax", xl=False)  # it is compiled, which takes its time

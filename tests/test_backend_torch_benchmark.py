@@ -1,9 +1,16 @@
-"""The benchmark of serving runs on torch and says what it measured."""
+"""The benchmarks of serving and of updates run on torch and say what they measured."""
 
 import subprocess
 import sys
 
-from benchmark_checks import ROOT, check_babi, check_inference, check_refused
+import numpy as np
+import pytest
+from benchmark_checks import ROOT, check_babi, check_inference, check_pai, check_refused
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks.pai import products
+from benchmarks.products import preset_config, update_run
+from tasks.pai.task import Pai
 
 
 def test_inference(tmp_path):
@@ -26,3 +33,20 @@ def test_the_example_server_answers_and_draws(tmp_path):
 
 def test_babi():
     check_babi("torch")
+
+
+def test_pai():
+    check_pai("torch", xl=True)
+
+
+@pytest.mark.parametrize("given", [{}, {"optimiser": "adam", "dropout": 0.1, "layers": 3, "length": 4}])
+def test_products_are_those_that_torch_counts(given):
+    """Two updates, each multiplication and addition counted by itself."""
+    task = Pai(preset_config(Pai, "smoke", **given))
+    c, chunk = task.config, task.batches("train", range(2))
+    run = update_run("torch", task, chunk, 1)
+    with FlopCounterMode(display=False) as counter:
+        run()
+    images, pairs = (chunk.inputs[name].shape[2] for name in ("images", "rows"))
+    found = products(task.model(), c.batch_size, images, pairs, c.max_steps, c.optimiser)
+    assert counter.get_total_flops() == 2 * 2 * sum(count * int(np.prod(shape)) for count, shape in found)
