@@ -11,7 +11,7 @@ from typing import Any
 from tasks import checkpoint as checkpoints
 from tasks import summary
 from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
-from tasks.errors import Diverged, Interrupted, Refused
+from tasks.errors import Refused, one_sentence
 from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
 from tasks.runs import EVALUATIONS, Run, read_records
@@ -188,6 +188,7 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     return 0
 
 
+@one_sentence
 def main(task: Any, arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser(task).parse(arguments)
@@ -196,9 +197,6 @@ def main(task: Any, arguments: Sequence[str] | None = None) -> int:
             return evaluate_run(task, options)
         refuse(options, ("examples", "draws", "split", "record"), "goes with --evaluate RUN")
         return resume(task, options) if hasattr(options, "resume") else start(task, options)
-    except (Refused, Diverged, Interrupted) as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
     except KeyboardInterrupt:
         print("interrupted at once; the last checkpoint is whole, go on with --resume", file=sys.stderr)
         return 130

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tasks.config import Parser
-from tasks.errors import Refused
+from tasks.errors import Refused, one_sentence
 from tasks.plots import COLOURS, chance_line, column, pyplot, save
 from tasks.runs import CONFIG, METRICS, read_json, read_records
 
@@ -149,19 +149,16 @@ def draw(places: Sequence[str], out: Path) -> list[Path]:
     return drawn
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m tasks.figures", description=__doc__)
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="a run folder, or a folder that has run folders below it"
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where the pictures go")
-    try:
-        options = parser.parse(arguments)
-        for path in draw(options.runs, Path(options.out)):
-            print(path)
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    options = parser.parse(arguments)
+    for path in draw(options.runs, Path(options.out)):
+        print(path)
     return 0
 
 

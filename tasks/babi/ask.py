@@ -22,7 +22,7 @@ from tasks.babi.task import Babi, BabiConfig
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
 from tasks.checkpoint import parameters
 from tasks.config import Parser
-from tasks.errors import Refused
+from tasks.errors import Refused, one_sentence
 from tasks.shipped import PRETRAINED, open_trained
 
 HINT = "a story, a sentence a line; a line that ends in ? asks; an empty line begins a new story; Ctrl-D ends"
@@ -134,6 +134,7 @@ def answer(name: str, source: TextIO) -> None:
         raise Refused("there is no question: a line that ends in a question mark is one")
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -> int:
     parser = Parser(prog="python -m tasks.babi.ask", description=__doc__)
     parser.add_argument(
@@ -144,14 +145,8 @@ def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -
     )
     try:
         answer(parser.parse(arguments).run, source or sys.stdin)
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
     except UnicodeDecodeError:
-        print("the story is not text in UTF-8", file=sys.stderr)
-        return Refused.exit_code
-    except KeyboardInterrupt:
-        return 130
+        raise Refused("the story is not text in UTF-8") from None
     except BrokenPipeError:  # nobody reads on; what is still buffered must not be tried again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

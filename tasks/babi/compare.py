@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tasks.babi.stories import Story, examples
+from tasks.errors import one_sentence
 
 LEVEL = 1e-3  # a corrected p below this means that the stories are not drawn alike
 RARE = 20  # stories in which a category must occur, else it is counted with other rare ones
@@ -150,12 +151,12 @@ def compare(first: Iterable[Story], second: Iterable[Story]) -> dict[str, Result
     return {name: two_sample(*([story[name] for story in sample] for sample in made)) for name in made[0][0]}
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     from tasks.babi import solve
     from tasks.babi.files import open_source
     from tasks.babi.generate import QUESTIONS, SEEDS, generated, integer, parse_tasks
     from tasks.config import Parser
-    from tasks.errors import Refused
 
     parser = Parser(prog="python -m tasks.babi.compare", description="Tests generated stories against files.")
     parser.add_argument("--data-dir", required=True, metavar="DIR", help="folder or .tar.gz of the released data")
@@ -163,22 +164,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", default="1-20", help="such as 1-20 or 2,3,15 (default 1-20)")
     parser.add_argument("--questions", default="10000", help="generated per task (default 10000)")
     parser.add_argument("--seed", default="0", help="default 0")
-    try:
-        options = parser.parse(arguments)
-        source, tasks = open_source(options.data_dir), parse_tasks(options.task)
-        questions = integer("questions", options.questions, QUESTIONS)
-        seed = integer("seed", options.seed, SEEDS)
-        smallest = 1.0
-        for task in tasks:
-            real = source.stories(task, options.split)
-            results = compare(real, generated(task, "train", questions, seed))
-            smallest = min(smallest, *(result.p for result in results.values()))
-            cells = (f"{name} χ²({r.freedom}) {r.statistic:.1f} p {r.p:.2g}" for name, r in results.items())
-            right, total = solve.count_right(task, real)
-            print(f"task {task}, {len(real)} stories, {right} of {total} answered by the rules: {'; '.join(cells)}")
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    options = parser.parse(arguments)
+    source, tasks = open_source(options.data_dir), parse_tasks(options.task)
+    questions = integer("questions", options.questions, QUESTIONS)
+    seed = integer("seed", options.seed, SEEDS)
+    smallest = 1.0
+    for task in tasks:
+        real = source.stories(task, options.split)
+        results = compare(real, generated(task, "train", questions, seed))
+        smallest = min(smallest, *(result.p for result in results.values()))
+        cells = (f"{name} χ²({r.freedom}) {r.statistic:.1f} p {r.p:.2g}" for name, r in results.items())
+        right, total = solve.count_right(task, real)
+        print(f"task {task}, {len(real)} stories, {right} of {total} answered by the rules: {'; '.join(cells)}")
     corrected = min(1.0, smallest * 4 * len(tasks))
     print(f"smallest p, corrected for {4 * len(tasks)} tests: {corrected:.2g}")
     return 0 if corrected > LEVEL else 1

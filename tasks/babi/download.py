@@ -20,7 +20,7 @@ from tasks.babi.files import ARCHIVE_ROOT, members
 from tasks.babi.stories import TASK_NAMES
 from tasks.checkpoint import write_whole
 from tasks.config import Parser
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused, cannot_write, one_sentence
 
 URL = "https://s3.amazonaws.com/text-datasets/babi_tasks_1-20_v1-2.tar.gz"
 LAYOUT = "en-10k"
@@ -140,14 +140,11 @@ def save(url: str, path: Path) -> None:
         raise Refused(f"{url}: cannot be fetched ({str(reason) or type(error).__name__})") from None
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m tasks.babi.download", description="Fetches the released bAbI tasks (en-10k).")
     parser.add_argument("--url", default=URL, help=f"of the archive (default {URL})")
-    try:
-        print(fetch(parser.parse(arguments).url))
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    print(fetch(parser.parse(arguments).url))
     return 0
 
 

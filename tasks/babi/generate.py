@@ -20,7 +20,7 @@ from tasks.babi.worlds import MAKE
 from tasks.batches import STREAMS
 from tasks.checkpoint import write_whole
 from tasks.config import Integer, Parser
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused, cannot_write, one_sentence
 from tasks.options import MAX_SEED
 
 OVERLAPPING = frozenset({4, 17})
@@ -108,6 +108,7 @@ def integer(name: str, words: str, values: Integer) -> int:
     return number
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m tasks.babi.generate", description="Writes generated bAbI stories as text files.")
     parser.add_argument("--out", required=True, metavar="DIR", help="a new or empty folder")
@@ -115,16 +116,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--questions", default="10000", help="of training, per task (default 10000)")
     parser.add_argument("--seed", default="0", help="default 0")
     parser.add_argument("--layout", default=LAYOUTS[0], help=f"{' or '.join(LAYOUTS)}, which has validation files too")
-    try:
-        options = parser.parse(arguments)
-        if options.layout not in LAYOUTS:
-            raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {options.layout!r}")
-        questions = integer("questions", options.questions, QUESTIONS)
-        seed = integer("seed", options.seed, SEEDS)
-        paths = write_files(Path(options.out), parse_tasks(options.task), options.layout, questions, seed)
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    options = parser.parse(arguments)
+    if options.layout not in LAYOUTS:
+        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {options.layout!r}")
+    questions = integer("questions", options.questions, QUESTIONS)
+    seed = integer("seed", options.seed, SEEDS)
+    paths = write_files(Path(options.out), parse_tasks(options.task), options.layout, questions, seed)
     print(f"{len(paths)} files in {options.out}")
     return 0
 

@@ -21,7 +21,7 @@ from tasks.babi.task import Babi
 from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, parameters, to_bytes, write_whole
 from tasks.command import THREADS, flag_value
 from tasks.config import Parser, to_json
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused, cannot_write, one_sentence
 from tasks.loop import evaluate
 from tasks.runs import CONFIG, METRICS, Run
 from tasks.shipped import MODEL, is_shipped, open_trained
@@ -120,12 +120,9 @@ def ship(options: argparse.Namespace) -> Path:
     return out
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
-    try:
-        print(f"wrote {ship(parser().parse(arguments))}")
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    print(f"wrote {ship(parser().parse(arguments))}")
     return 0
 
 

@@ -18,7 +18,7 @@ from ponder_ref.settings import Model
 from tasks.checkpoint import INSTALL, parameters, write_whole
 from tasks.command import flag_value, refuse
 from tasks.config import Choice, Integer, Number, Parser, show
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused, cannot_write, one_sentence
 from tasks.export.policy import MOST_STEPS, POLICIES, Exit
 from tasks.runs import CONFIG, Run, read_json
 
@@ -151,12 +151,9 @@ def export(options: argparse.Namespace) -> str:
     return f"{out}: {format}, {len(data)} bytes, policy {exit.policy}, {settings}; described in {out.name}.json"
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
-    try:
-        print(export(parser().parse(arguments)))
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    print(export(parser().parse(arguments)))
     return 0
 
 

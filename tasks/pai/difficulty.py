@@ -20,7 +20,7 @@ import numpy as np
 
 from tasks.batches import EVAL_BATCH
 from tasks.config import Integer, Parser
-from tasks.errors import Refused
+from tasks.errors import Refused, one_sentence
 from tasks.options import MAX_SEED
 from tasks.pai.data import Data
 from tasks.pai.images import CLASSES, POOLS, Images
@@ -178,26 +178,23 @@ def report(found: dict[str, Any]) -> str:
     return "\n".join([*lines, f"look-ups over {found['queries']} test queries, half of them direct"])
 
 
+@one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     p = Parser(prog="python -m tasks.pai.difficulty", description="How hard the generated task is, without any model.")
     p.add_argument("--seed", metavar="N", default="0", help="of the images and memories (default 0)")
     p.add_argument("--length", metavar="L", default="3", help="images in a sequence: 3, 4 or 5 (default 3)")
     p.add_argument("--quick", action="store_true", help="fewer images and queries")
     p.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
-    try:
-        options = p.parse(arguments)
-        values = {}
-        for name, numbers in (("seed", Integer(0, MAX_SEED)), ("length", Integer(LENGTHS[0], LENGTHS[-1]))):
-            values[name] = numbers.parse(getattr(options, name))
-            try:
-                numbers.check(f"--{name}", values[name])
-            except ValueError as error:
-                raise Refused(str(error)) from None
-        found = measure(**values, quick=options.quick)
-        print(json.dumps(found) if options.json else report(found))
-    except Refused as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+    options = p.parse(arguments)
+    values = {}
+    for name, numbers in (("seed", Integer(0, MAX_SEED)), ("length", Integer(LENGTHS[0], LENGTHS[-1]))):
+        values[name] = numbers.parse(getattr(options, name))
+        try:
+            numbers.check(f"--{name}", values[name])
+        except ValueError as error:
+            raise Refused(str(error)) from None
+    found = measure(**values, quick=options.quick)
+    print(json.dumps(found) if options.json else report(found))
     return 0
 
 
