@@ -4,6 +4,7 @@ Runs that differ in nothing but their seed are one line; its name is what sets i
 """
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
 from tasks.plots import COLOURS, chance_line, column, pyplot, save
 from tasks.runs import CONFIG, METRICS, read_json, read_records
+
+WIDTH, LINE, LABEL = 5.5, 0.17, 80  # of a figure and of a line of its legend, in inches; letters of such a line
 
 
 class Loaded(NamedTuple):
@@ -108,45 +111,93 @@ def accuracy_axis(axes: Any, groups: dict[str, list[Loaded]]) -> None:
         axes.set_ylim(0, 1.02)
 
 
+def subplots(rows: int, height: float, groups: dict[str, list[Loaded]]) -> tuple[Any, Any]:
+    """Axes above each other, sharing x, with room for the legend below them."""
+    names = sum(len(textwrap.wrap(label, LABEL)) for label in groups)
+    return pyplot().subplots(rows, 1, figsize=(WIDTH, height + LINE * names), sharex=True, squeeze=False)
+
+
+def legend(figure: Any, axes: Any) -> None:
+    """Below the axes: names may be many and long."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, [textwrap.fill(label, LABEL) for label in labels], loc="outside lower left", fontsize=8)
+
+
 def draw_training(groups: dict[str, list[Loaded]], split: str, title: str, path: Path) -> Path:
     """Accuracy (top) and steps (bottom) over the updates: figures 1a and 1b."""
-    figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(5.5, 5), sharex=True)
+    figure, ((accuracy,), (steps,)) = subplots(2, 5, groups)
     plot_groups(accuracy, groups, split, "update", "accuracy")
     plot_groups(steps, groups, split, "update", "expected_steps")
     accuracy_axis(accuracy, groups)
     accuracy.set_title(title)
-    accuracy.legend()
     steps.set_ylabel("steps at evaluation")
     steps.set_ylim(bottom=0)
     steps.set_xlabel("updates")
+    legend(figure, accuracy)
     return save(figure, path)
 
 
 def draw_passes(groups: dict[str, list[Loaded]], path: Path) -> Path:
     """Accuracy against the forward passes of the step network in training so far: figure 1c."""
-    figure, axes = pyplot().subplots(figsize=(5.5, 3.5))
+    figure, ((axes,),) = subplots(1, 3.5, groups)
     plot_groups(axes, groups, "valid", "forward_passes", "accuracy")
     accuracy_axis(axes, groups)
     axes.set_title("Computation")
     axes.set_xlabel("forward passes of the step network in training")
-    axes.legend()
+    legend(figure, axes)
     return save(figure, path)
 
 
-def draw(places: Sequence[str], out: Path) -> list[Path]:
+def final_levels(group: list[Loaded]) -> np.ndarray:
+    """Difficulty, accuracy and steps `[levels, 3]` of the runs' tests, beyond training's range too; means over runs."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    for run in group:
+        tests = {record["split"]: record for record in run.evaluations if record["split"] in ("test", "test-beyond")}
+        for record in tests.values():
+            for level, _, accuracy, steps in record["levels"]:
+                found.setdefault(level, []).append((accuracy, steps))
+    return np.array([(level, *np.mean(values, axis=0)) for level, values in sorted(found.items())]).reshape(-1, 3)
+
+
+def draw_difficulty(groups: dict[str, list[Loaded]], path: Path) -> Path:
+    """Accuracy (top) and steps (bottom) by the number of non-zeros at the end; a line where training's range ends."""
+    figure, ((accuracy,), (steps,)) = subplots(2, 5, groups)
+    for (label, group), colour in zip(groups.items(), COLOURS * 4, strict=False):
+        levels = final_levels(group)
+        if not len(levels):
+            continue
+        for axes, index in ((accuracy, 1), (steps, 2)):
+            axes.plot(levels[:, 0], levels[:, index], color=colour, label=label, linewidth=1.2)
+            if group[0].values.get("eval_ones") is not None:
+                axes.axvline(group[0].values["train_ones"][1], color="grey", linewidth=0.8, linestyle="--")
+    accuracy_axis(accuracy, groups)
+    accuracy.set_title("Test at the end")
+    steps.set_ylabel("steps")
+    steps.set_ylim(bottom=0)
+    steps.set_xlabel("number of non-zeros")
+    legend(figure, accuracy)
+    return save(figure, path)
+
+
+def draw_groups(groups: dict[str, list[Loaded]], out: Path) -> list[Path]:
     """All figures that the runs have data for."""
+    runs = [run for group in groups.values() for run in group]
+    drawn = [draw_training(groups, "valid", "Interpolation", out / "figure-1a.png")]
+    if any(record["split"] == "valid-beyond" for run in runs for record in run.evaluations):
+        drawn.append(draw_training(groups, "valid-beyond", "Extrapolation", out / "figure-1b.png"))
+    drawn.append(draw_passes(groups, out / "figure-1c.png"))
+    if all(run.values.get("task") == "parity" for run in runs) and any(len(final_levels([run])) for run in runs):
+        drawn.append(draw_difficulty(groups, out / "difficulty.png"))
+    return drawn
+
+
+def draw(places: Sequence[str], out: Path) -> list[Path]:
+    """The figures of the runs in these places, named by what sets them apart."""
     runs = [load(folder) for folder in find_runs(places)]
     runs = [run for run in runs if run.evaluations]
     if not runs:
         raise Refused("none of the runs has been evaluated yet")
-    groups = label_groups(runs)
-    drawn = [
-        draw_training(groups, "valid", "Interpolation", out / "figure-1a.png"),
-        draw_passes(groups, out / "figure-1c.png"),
-    ]
-    if any(record["split"] == "valid-beyond" for run in runs for record in run.evaluations):
-        drawn.insert(1, draw_training(groups, "valid-beyond", "Extrapolation", out / "figure-1b.png"))
-    return drawn
+    return draw_groups(label_groups(runs), out)
 
 
 @one_sentence

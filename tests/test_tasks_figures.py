@@ -29,7 +29,7 @@ def is_picture(path: Path) -> bool:
 
 def test_figures_of_the_paper_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture):
     assert figures.main([str(TINY), "--out", str(tmp_path / "new")]) == 0
-    names = ["figure-1a.png", "figure-1b.png", "figure-1c.png"]
+    names = ["figure-1a.png", "figure-1b.png", "figure-1c.png", "difficulty.png"]
     assert capsys.readouterr().out.split() == [str(tmp_path / "new" / name) for name in names]
     assert all(is_picture(tmp_path / "new" / name) for name in names)
 
@@ -39,7 +39,17 @@ def test_without_a_second_range_there_is_no_figure_1b(tmp_path: Path):
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "run" / "metrics.jsonl").write_text("".join(line for line in lines if "beyond" not in line))
     drawn = figures.draw([str(tmp_path / "run")], tmp_path)
-    assert [path.name for path in drawn] == ["figure-1a.png", "figure-1c.png"]
+    assert [path.name for path in drawn] == ["figure-1a.png", "figure-1c.png", "difficulty.png"]
+
+
+def test_levels_of_the_tests_are_joined_and_averaged():
+    both = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    tests = [{r["split"]: r["levels"] for r in run.evaluations if r["split"].startswith("test")} for run in both]
+    ranges = [[row for split in ("test", "test-beyond") for row in one[split]] for one in tests]
+    found = figures.final_levels(both)
+    assert list(found[:, 0]) == sorted({row[0] for row in ranges[0]})
+    assert found[-1, 1] == pytest.approx((ranges[0][-1][2] + ranges[1][-1][2]) / 2)
+    assert figures.final_levels([both[0]._replace(evaluations=[])]).shape == (0, 3)
 
 
 def test_seeds_are_joined_and_settings_told_apart():

@@ -104,7 +104,7 @@ def section(experiment: Experiment, docs: Path) -> list[str]:
         for (data, split, steps), records in kept(group).items():
             rows.append(row(label, f"{split}: {data}, N = {steps}", records))
     out = docs / "figures" / experiment.folder.name
-    drawn = figures.draw([str(experiment.folder)], out)
+    drawn = figures.draw_groups(experiment.loaded, out)
     if experiment.task.NAME != "parity":
         drawn += own_figures(experiment, out)
     return [*table(HEAD, rows), *by_difficulty(experiment), *commands(experiment), *pictures(experiment, drawn, docs)]
