@@ -186,7 +186,11 @@ def test_pai_has_all_its_splits_and_the_names_of_its_queries(make, unsaved, tmp_
         records += [evaluation(split, 40, 240, levels) for split in splits]
         config = PaiConfig(length=5, control=control, updates=40)
         write_run(tmp_path / "results" / "made" / control, "pai", config, records)
+    assert "How hard the data are" not in page_of(make, tmp_path, "pai")
+    measured = (DOCS / "results" / "pai" / "difficulty-0.json").read_text()
+    (tmp_path / "results" / "made" / "difficulty-7.json").write_text(measured.replace('"seed": 0', '"seed": 7'))
     page = page_of(make, tmp_path, "pai")
+    assert "```text\nimages of seed 7: 1000 classes in 108 groups; train 1000000" in page
     assert "| run | split | A-B | B-C | A-C | C-D | B-D | A-D | D-E | C-E | B-E | A-E |\n" in page
     shown = [line.split(" | ")[1] for line in page.split("Accuracy by query:")[1].splitlines() if "steps)" in line]
     assert shown == ["test-no-memory", "test", "test-600", "test-no-memory", "valid-shuffled-memory"]  # by label

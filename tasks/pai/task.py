@@ -39,7 +39,7 @@ class Pai:
     Config = PaiConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
     EXAMPLES = (
-        "python -m tasks.pai --out runs/pai                                  at most an hour of one core",
+        "python -m tasks.pai --out runs/pai                                  about 20 minutes of one core",
         "python -m tasks.pai --method repeat --out runs/repeat",
         "python -m tasks.pai --target class --out runs/class                 the paper's target",
         "python -m tasks.pai --data-dir DIR --out runs/released              the released files",

@@ -1,0 +1,22 @@
+"""The section of paired associative inference: how hard its generated data are, and then as of other tasks."""
+
+from pathlib import Path
+
+from results_page import general
+from results_page.shared import Experiment
+from tasks.pai import difficulty
+from tasks.runs import read_json
+
+
+def hardness(folder: Path) -> list[str]:
+    """What `python -m tasks.pai.difficulty --seed SEED --json` said of each seed's images."""
+    lines = []
+    for path in sorted(folder.glob("difficulty-*.json")):
+        lines += ["", "```text", *(line.rstrip() for line in difficulty.report(read_json(path)).splitlines()), "```"]
+    return ["How hard the data are, measured without a model (`python -m tasks.pai.difficulty`):", *lines, ""] * bool(
+        lines
+    )
+
+
+def section(experiment: Experiment, docs: Path) -> list[str]:
+    return [*hardness(experiment.folder), *general.section(experiment, docs)]
