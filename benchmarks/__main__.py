@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.shared import Run, Skipped, import_or_skip, interleaved, ratios
-from tasks.errors import Refused
+from tasks.errors import Refused, one_sentence
 
 BETA, LAMBDA_P = 0.01, 0.2
 
@@ -185,6 +185,7 @@ def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[s
     command.add_argument("--frameworks", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
 
 
+@one_sentence
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="BENCHMARK")
@@ -230,9 +231,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return options.run(options)
-    except (Skipped, Refused) as reason:
-        print(reason, file=sys.stderr)
-        return 2
+    except Skipped as reason:
+        raise Refused(str(reason)) from None
 
 
 if __name__ == "__main__":

@@ -3,9 +3,10 @@
 Runs that differ in nothing but their seed are one line; its name is what sets it apart from the others.
 """
 
+import itertools
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,13 +93,24 @@ def curves(group: list[Loaded], split: str, x: str, y: str) -> tuple[np.ndarray,
     return np.mean([column(row, x) for row in rows], axis=0), values.mean(axis=0), spread
 
 
+def styled(groups: dict[str, list[Loaded]]) -> Iterator[tuple[str, list[Loaded], dict[str, str]]]:
+    """Label, runs and look of each group; once the colours are used up the lines change."""
+    looks = itertools.cycle([{"color": colour, "linestyle": line} for line in ("-", "--", ":") for colour in COLOURS])
+    for (label, group), look in zip(groups.items(), looks, strict=False):
+        yield label, group, look
+
+
+def with_seeds(label: str, runs: int) -> str:
+    return f"{label} ({runs} seeds)" if runs > 1 else label
+
+
 def plot_groups(axes: Any, groups: dict[str, list[Loaded]], split: str, x: str, y: str) -> None:
-    for (label, group), colour in zip(groups.items(), COLOURS * 4, strict=False):
-        at, mean, spread = curves(group, split, x, y)
+    for label, group, look in styled(groups):
+        drawn = [run for run in group if any(record["split"] == split for record in run.evaluations)]
+        at, mean, spread = curves(drawn, split, x, y)
         if len(at):
-            seeds = f" ({len(group)} seeds)" if len(group) > 1 else ""
-            axes.plot(at, mean, color=colour, label=label + seeds, linewidth=1.6)
-            axes.fill_between(at, mean - spread, mean + spread, color=colour, alpha=0.2, linewidth=0)
+            axes.plot(at, mean, **look, label=with_seeds(label, len(drawn)), linewidth=1.6)
+            axes.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def accuracy_axis(axes: Any, groups: dict[str, list[Loaded]]) -> None:
@@ -149,29 +161,42 @@ def draw_passes(groups: dict[str, list[Loaded]], path: Path) -> Path:
 
 
 def final_levels(group: list[Loaded]) -> np.ndarray:
-    """Difficulty, accuracy and steps `[levels, 3]` of the runs' tests, beyond training's range too; means over runs."""
+    """Difficulty, accuracy and steps `[levels, 3]` of the runs' last tests, beyond training's range too; means."""
     found: dict[int, list[tuple[float, float]]] = {}
     for run in group:
         tests = {record["split"]: record for record in run.evaluations if record["split"] in ("test", "test-beyond")}
         for record in tests.values():
-            for level, _, accuracy, steps in record["levels"]:
+            for level, _, accuracy, steps in record.get("levels", []):
                 found.setdefault(level, []).append((accuracy, steps))
     return np.array([(level, *np.mean(values, axis=0)) for level, values in sorted(found.items())]).reshape(-1, 3)
+
+
+def training_ends(runs: list[Loaded]) -> set[int]:
+    """The largest counts of training of runs that are evaluated beyond them, too."""
+    ends = set()
+    for run in runs:
+        trained, beyond = (run.values.get(name) for name in ("train_ones", "eval_ones"))
+        if trained is not None and beyond is not None and beyond[1] > trained[1]:
+            ends.add(trained[1])
+    return ends
 
 
 def draw_difficulty(groups: dict[str, list[Loaded]], path: Path) -> Path:
     """Accuracy (top) and steps (bottom) by the number of non-zeros at the end; a line where training's range ends."""
     figure, ((accuracy,), (steps,)) = subplots(2, 5, groups)
-    for (label, group), colour in zip(groups.items(), COLOURS * 4, strict=False):
-        levels = final_levels(group)
-        if not len(levels):
-            continue
+    for label, group, look in styled(groups):
+        tested = [run for run in group if len(final_levels([run]))]
+        levels = final_levels(tested)
         for axes, index in ((accuracy, 1), (steps, 2)):
-            axes.plot(levels[:, 0], levels[:, index], color=colour, label=label, linewidth=1.2)
-            if group[0].values.get("eval_ones") is not None:
-                axes.axvline(group[0].values["train_ones"][1], color="grey", linewidth=0.8, linestyle="--")
-    accuracy_axis(accuracy, groups)
-    accuracy.set_title("Test at the end")
+            if len(levels):
+                name = with_seeds(label, len(tested))
+                axes.plot(levels[:, 0], levels[:, index], **look, label=name, linewidth=1.2)
+            for end in training_ends(tested):
+                axes.axvline(end, color="grey", linewidth=0.8, linestyle="--")
+    chance_line(accuracy)
+    accuracy.set_ylim(0, 1.02)
+    accuracy.set_ylabel("expected accuracy")
+    accuracy.set_title("Test at the end, mean over seeds")
     steps.set_ylabel("steps")
     steps.set_ylim(bottom=0)
     steps.set_xlabel("number of non-zeros")
@@ -181,7 +206,9 @@ def draw_difficulty(groups: dict[str, list[Loaded]], path: Path) -> Path:
 
 def draw_groups(groups: dict[str, list[Loaded]], out: Path) -> list[Path]:
     """All figures that the runs have data for."""
-    runs = [run for group in groups.values() for run in group]
+    runs = [run for group in groups.values() for run in group if run.evaluations]
+    if not runs:
+        raise Refused("none of the runs has been evaluated yet")
     drawn = [draw_training(groups, "valid", "Interpolation", out / "figure-1a.png")]
     if any(record["split"] == "valid-beyond" for run in runs for record in run.evaluations):
         drawn.append(draw_training(groups, "valid-beyond", "Extrapolation", out / "figure-1b.png"))
@@ -194,10 +221,7 @@ def draw_groups(groups: dict[str, list[Loaded]], out: Path) -> list[Path]:
 def draw(places: Sequence[str], out: Path) -> list[Path]:
     """The figures of the runs in these places, named by what sets them apart."""
     runs = [load(folder) for folder in find_runs(places)]
-    runs = [run for run in runs if run.evaluations]
-    if not runs:
-        raise Refused("none of the runs has been evaluated yet")
-    return draw_groups(label_groups(runs), out)
+    return draw_groups(label_groups([run for run in runs if run.evaluations]), out)
 
 
 @one_sentence

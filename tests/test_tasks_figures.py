@@ -49,7 +49,23 @@ def test_levels_of_the_tests_are_joined_and_averaged():
     found = figures.final_levels(both)
     assert list(found[:, 0]) == sorted({row[0] for row in ranges[0]})
     assert found[-1, 1] == pytest.approx((ranges[0][-1][2] + ranges[1][-1][2]) / 2)
+    assert found[-1, 2] == pytest.approx((ranges[0][-1][3] + ranges[1][-1][3]) / 2)
     assert figures.final_levels([both[0]._replace(evaluations=[])]).shape == (0, 3)
+    again = [*both[0].evaluations, {"split": "test", "levels": [[1, 10, 0.25, 3.0]]}]  # the last one counts
+    assert list(figures.final_levels([both[0]._replace(evaluations=again)])[0]) == [1, 0.25, 3.0]
+
+
+def test_where_training_ends_is_marked_only_where_something_is_beyond():
+    run = figures.load(TINY / "ponder-0")
+    ranges = {((1, 3), (4, 8)): {3}, ((5, 8), (1, 4)): set(), (None, (1, 8)): set(), ((1, 8), None): set()}
+    for (trained, beyond), ends in ranges.items():
+        values = run.values | {"train_ones": trained, "eval_ones": beyond}
+        assert figures.training_ends([run._replace(values=values)]) == ends
+
+
+def test_every_one_of_many_groups_has_a_look_of_its_own():
+    looks = [tuple(look.values()) for _, _, look in figures.styled({str(i): [] for i in range(24)})]
+    assert len(set(looks)) == 24
 
 
 def test_seeds_are_joined_and_settings_told_apart():

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from results_page import general
 from results_page.shared import Experiment
+from tasks.errors import Refused
 from tasks.pai import difficulty
 from tasks.runs import read_json
 
@@ -12,7 +13,11 @@ def hardness(folder: Path) -> list[str]:
     """What `python -m tasks.pai.difficulty --seed SEED --json` said of each seed's images."""
     lines = []
     for path in sorted(folder.glob("difficulty-*.json")):
-        lines += ["", "```text", *(line.rstrip() for line in difficulty.report(read_json(path)).splitlines()), "```"]
+        try:
+            said = difficulty.report(read_json(path))
+        except (KeyError, TypeError):
+            raise Refused(f"{path} is not what python -m tasks.pai.difficulty --json prints") from None
+        lines += ["", "```text", *(line.rstrip() for line in said.splitlines()), "```"]
     return ["How hard the data are, measured without a model (`python -m tasks.pai.difficulty`):", *lines, ""] * bool(
         lines
     )
