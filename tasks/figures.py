@@ -3,6 +3,7 @@
 Runs that differ in nothing but their seed are one line; its name is what sets it apart from the others.
 """
 
+import dataclasses
 import itertools
 import sys
 import textwrap
@@ -15,6 +16,7 @@ import numpy as np
 from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
 from tasks.plots import COLOURS, chance_line, column, pyplot, save
+from tasks.registry import task_class
 from tasks.runs import CONFIG, METRICS, read_json, read_records
 
 WIDTH, LINE, LABEL = 5.5, 0.17, 80  # of a figure and of a line of its legend, in inches; letters of such a line
@@ -42,11 +44,20 @@ def find_runs(places: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
+def defaults(task: Any) -> dict[str, Any]:
+    """Of a known task's settings: a run that lacks one was made before it was there, and is as with its default."""
+    try:
+        fields = dataclasses.fields(task_class(task).Config)
+    except Refused:
+        return {}
+    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+
+
 def load(folder: Path) -> Loaded:
     content = read_json(folder / CONFIG)
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Refused(f"{folder / CONFIG} is not the config of a run")
-    values = {"task": content.get("task"), **content["config"]}
+    values = {"task": content.get("task"), **defaults(content.get("task")), **content["config"]}
     seed = values.pop("seed", None)
     evaluations = [record for record in read_records(folder / METRICS) if record.get("kind") == "eval"]
     return Loaded(

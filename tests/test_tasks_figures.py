@@ -55,6 +55,20 @@ def test_levels_of_the_tests_are_joined_and_averaged():
     assert list(figures.final_levels([both[0]._replace(evaluations=again)])[0]) == [1, 0.25, 3.0]
 
 
+def test_a_setting_that_was_added_later_does_not_split_a_group(tmp_path: Path):
+    for seed in (0, 1):
+        shutil.copytree(TINY / f"ponder-{seed}", tmp_path / f"ponder-{seed}")
+    path = tmp_path / "ponder-0" / "config.json"
+    content = json.loads(path.read_text())
+    for name, value in figures.defaults("parity").items():
+        if content["config"].get(name, value) == value:
+            content["config"].pop(name, None)
+    path.write_text(json.dumps(content))
+    runs = [figures.load(folder) for folder in figures.find_runs([str(tmp_path)])]
+    assert set(figures.label_groups(runs)) == {"ponder"}
+    assert figures.defaults("chess") == {}
+
+
 def test_where_training_ends_is_marked_only_where_something_is_beyond():
     run = figures.load(TINY / "ponder-0")
     ranges = {((1, 3), (4, 8)): {3}, ((5, 8), (1, 4)): set(), (None, (1, 8)): set(), ((1, 8), None): set()}
