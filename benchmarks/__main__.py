@@ -5,6 +5,7 @@ Exit code 0: measured. 2: what a benchmark needs at least is not installed.
 
 import argparse
 import contextlib
+import importlib
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -123,35 +124,17 @@ def halting(options: argparse.Namespace) -> int:
     return 0
 
 
-def _training(options: argparse.Namespace) -> int:
-    """Imported when asked for: it needs the tasks too."""
-    from benchmarks.training import training
-
-    return training(options)
-
-
-def _babi(options: argparse.Namespace) -> int:
-    """Imported when asked for: it needs the tasks too."""
-    from benchmarks.babi import babi
-
-    return babi(options)
-
-
-def _pai(options: argparse.Namespace) -> int:
-    """Imported when asked for: it needs the tasks too."""
-    from benchmarks.pai import pai
-
-    return pai(options)
+def _later(name: str) -> Callable[[argparse.Namespace], int]:
+    """The benchmark of this name, which is also its module's; imported when it is run: it needs the tasks too."""
+    return lambda options: getattr(importlib.import_module(f"benchmarks.{name}"), name)(options)
 
 
 def _inference(options: argparse.Namespace) -> int:
-    """Imported when asked for: it needs the tasks too."""
+    """With its threads limited."""
     for framework in ("torch", "jax"):  # before a framework is first used
         with contextlib.suppress(Skipped):
             import_or_skip(f"ponder_{framework}.train", "the clone").limit_threads(options.threads)
-    from benchmarks.inference import inference
-
-    return inference(options)
+    return _later("inference")(options)
 
 
 def _listed(known: tuple[str, ...], text: str) -> tuple[str, ...]:
@@ -199,16 +182,16 @@ def main(arguments: list[str] | None = None) -> int:
     command = commands.add_parser("training", help="updates of parity models: labml-nn, bare products, ε")
     command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
     command.add_argument("--threads", type=partial(_positive, 1), default=1, help="of each framework (default: 1)")
-    command.set_defaults(run=_training)
+    command.set_defaults(run=_later("training"))
     own = (("padded", 1, 8, "examples of a batch that is padded to 320 sentences"),)
     own += (("questions", 20, 1000, "generated per task"),)
     command = commands.add_parser("babi", help="updates of the bAbI model: batches by length, padding, bare products")
     _add_updates(command, "babi", own)
-    command.set_defaults(run=_babi)
+    command.set_defaults(run=_later("babi"))
     command = commands.add_parser("pai", help="updates of the model of pairs: both backends, bare products, data")
     _add_updates(command, "pai")
     command.add_argument("--xl", action="store_true", help="time updates with --memory xl, too")
-    command.set_defaults(run=_pai)
+    command.set_defaults(run=_later("pai"))
     command = commands.add_parser("inference", help="leaving early: fixed N, the whole batch's exit, predict, peers")
     for name, value, what in (
         ("examples", 2048, "M"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
-from tasks.plots import COLOURS, chance_line, column, pyplot, save
+from tasks.plots import COLOURS, chance_line, column, name_levels, pyplot, save
 from tasks.registry import task_class
 from tasks.runs import CONFIG, METRICS, read_json, read_records
 
@@ -204,13 +204,8 @@ def draw_difficulty(groups: dict[str, list[Loaded]], path: Path) -> Path:
                 axes.plot(levels[:, 0], levels[:, index], **look, label=name, linewidth=1.2)
             for end in training_ends(tested):
                 axes.axvline(end, color="grey", linewidth=0.8, linestyle="--")
-    chance_line(accuracy)
-    accuracy.set_ylim(0, 1.02)
-    accuracy.set_ylabel("expected accuracy")
+    name_levels(accuracy, steps, "non-zeros")
     accuracy.set_title("Test at the end, mean over seeds")
-    steps.set_ylabel("steps")
-    steps.set_ylim(bottom=0)
-    steps.set_xlabel("number of non-zeros")
     legend(figure, accuracy)
     return save(figure, path)
 

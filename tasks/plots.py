@@ -91,6 +91,16 @@ def tests_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [record for record in records if str(record.get("split", "")).startswith("test")]
 
 
+def name_levels(accuracy: Any, steps: Any, difficulty: str) -> None:
+    """The axes of a figure with accuracy above and steps below, by difficulty."""
+    chance_line(accuracy)
+    accuracy.set_ylim(0, 1.03)
+    accuracy.set_ylabel("expected accuracy")
+    steps.set_ylabel("expected steps")
+    steps.set_ylim(bottom=0)
+    steps.set_xlabel(f"number of {difficulty}")
+
+
 def draw_levels(records: list[dict[str, Any]], difficulty: str, path: Path) -> Path:
     """Accuracy (top) and steps (bottom) by difficulty at the end of training, one line for each split."""
     figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
@@ -99,12 +109,7 @@ def draw_levels(records: list[dict[str, Any]], difficulty: str, path: Path) -> P
         marker = "o" if len(levels) < 40 else None
         accuracy.plot(levels[:, 0], levels[:, 2], color=colour, marker=marker, markersize=3, label=one["split"])
         steps.plot(levels[:, 0], levels[:, 3], color=colour, marker=marker, markersize=3)
-    chance_line(accuracy)
-    accuracy.set_ylim(0, 1.03)
-    accuracy.set_ylabel("expected accuracy")
-    steps.set_ylabel("expected steps")
-    steps.set_ylim(bottom=0)
-    steps.set_xlabel(f"number of {difficulty}")
+    name_levels(accuracy, steps, difficulty)
     accuracy.legend(loc="lower left")
     return save(figure, path)
 
