@@ -18,9 +18,9 @@ def hardness(folder: Path) -> list[str]:
         except (KeyError, TypeError):
             raise Refused(f"{path} is not what python -m tasks.pai.difficulty --json prints") from None
         lines += ["", "```text", *(line.rstrip() for line in said.splitlines()), "```"]
-    return ["How hard the data are, measured without a model (`python -m tasks.pai.difficulty`):", *lines, ""] * bool(
-        lines
-    )
+    if not lines:
+        return []
+    return ["How hard the data are, measured without a model (`python -m tasks.pai.difficulty`):", *lines, ""]
 
 
 def section(experiment: Experiment, docs: Path) -> list[str]:
