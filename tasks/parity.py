@@ -46,6 +46,21 @@ class ParityConfig(TrainingConfig):
     eval_ones: tuple[int, int] | None = option(
         None, Span(1, MAX_BITS), "a second range to evaluate on, auto is none", group=TASK, paper="49-96"
     )
+    grow_from: int | None = option(
+        None,
+        Integer(1, MAX_BITS, off=True),
+        "largest number of non-zeros in the first batch of training, off (or a larger one) is that of --train-ones",
+        group=TASK,
+    )
+    grow_over: int = option(
+        0, Integer(0, 10**9), "with --grow-from: updates over which it grows to that of --train-ones", group=TASK
+    )
+    twins: str = option(
+        "off",
+        Choice(("on", "off")),
+        "training examples come in twos that differ in one sign, and so in their parity",
+        group=TASK,
+    )
     input_scale: float | None = option(
         None, Number("(0, 100]", off=True), "standard deviation of the input weights, off is 1/√bits", group=TASK
     )
@@ -68,6 +83,10 @@ class ParityConfig(TrainingConfig):
                 f"--input-connections must lie in 1..{self.bits} (--bits) or be off, got {self.input_connections}"
             )
         train, other = self.ones("train"), self.eval_ones
+        if self.grow_from is not None and self.grow_from < train[0]:
+            raise Refused(f"--grow-from must be at least {train[0]} (--train-ones) or off, got {self.grow_from}")
+        if (self.grow_from is None) != (self.grow_over == 0):
+            raise Refused("--grow-from and --grow-over go together, got one of them")
         if other is not None and other != train and other[0] <= train[1] and train[0] <= other[1]:
             raise Refused(
                 f"--eval-ones must be equal to --train-ones {show(train)} or apart from it, got {show(other)}"
@@ -77,6 +96,15 @@ class ParityConfig(TrainingConfig):
         """The range of the number of non-zeros in a split."""
         train = self.train_ones or (1, self.bits)
         return (self.eval_ones or train) if split.endswith("-beyond") else train
+
+    def most_ones(self, split: str, indices: Sequence[int] | range) -> np.ndarray:
+        """The largest number of non-zeros in each of these batches, `[K]`: in training it may grow at first."""
+        high = self.ones(split)[1]
+        if split != "train" or self.grow_from is None:
+            return np.full(len(indices), high)
+        done = np.minimum(np.asarray(indices, np.int64), self.grow_over)
+        first = min(self.grow_from, high)
+        return first + (high - first) * done // self.grow_over
 
 
 # `paper` has the settings of the appendix, `fast` those that were found to learn 64 bits in minutes.
@@ -118,6 +146,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "input_scale": 2.0,
         "input_connections": 1,
         "bias_scale": 1.0,
+        "grow_from": 32,
+        "grow_over": 200_000,
+        "twins": "on",
         "decay": "linear",
         "updates": 320_000,
         "log_every": 500,
@@ -135,24 +166,38 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def make_inputs(random: np.ndarray, bits: int, ones: tuple[int, int], positions: str) -> np.ndarray:
+def ranks(entries: np.ndarray) -> np.ndarray:
+    """The rank of each entry, `[..., bits]` uint32, from its word: no two of an example are equal."""
+    bits = entries.shape[-1]
+    free = np.uint32((1 << (bits - 1).bit_length()) - 1)  # the lowest bits are the entry's number
+    return (entries & ~free) | np.arange(bits, dtype=np.uint32)
+
+
+def make_inputs(random: np.ndarray, bits: int, ones: tuple[int, int | np.ndarray], positions: str) -> np.ndarray:
     """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint32 (spec tasks.md, "Examples").
 
-    The first word of an example gives k, the number of non-zeros. Word i of the others gives entry i its sign (lowest
-    bit) and its rank: the k entries of lowest rank are the non-zeros.
+    The first word of an example gives k, the number of non-zeros, in the range `ones`, whose upper end may be an array
+    that goes with the words. Word i of the others gives entry i its sign (lowest bit) and its rank: the k entries of
+    lowest rank are the non-zeros.
     """
     low, high = ones
-    count = low + ((random[..., :1].astype(np.uint64) * np.uint64(high - low + 1)) >> np.uint64(32)).astype(np.int64)
+    numbers = np.asarray(high - low + 1, np.uint64)
+    count = low + ((random[..., :1].astype(np.uint64) * numbers) >> np.uint64(32)).astype(np.int64)
     entries = random[..., 1:]
     if positions == "prefix":
         chosen = np.arange(bits) < count
     else:
-        # The rank's lowest bits are the entry's number: no two are equal, so that exactly k are chosen.
-        free = np.uint32((1 << (bits - 1).bit_length()) - 1)
-        rank = (entries & ~free) | np.arange(bits, dtype=np.uint32)
+        rank = ranks(entries)  # no two are equal, so that exactly k are chosen
         chosen = rank <= np.take_along_axis(np.sort(rank, axis=-1), count - 1, axis=-1)
     signs = (entries.astype(np.int8) & np.int8(1)) * np.int8(2) - np.int8(1)
     return signs * chosen
+
+
+def turn_one(inputs: np.ndarray, random: np.ndarray) -> np.ndarray:
+    """The inputs with one sign turned, that of the non-zero of lowest rank: as likely as they are, of other parity."""
+    rank = np.where(inputs != 0, ranks(random[..., 1:]), np.uint64(2**32))  # above every rank
+    turned = np.arange(inputs.shape[-1]) == rank.argmin(axis=-1)[..., None]
+    return np.where(turned, -inputs, inputs)
 
 
 def targets_of(inputs: np.ndarray) -> np.ndarray:
@@ -219,7 +264,11 @@ class Parity:
         c = self.config
         ids = example_ids(split, indices, c.batch_size)
         random = words(c.seed, STREAMS[split], indices, ids.shape[1] * (1 + c.bits)).reshape(*ids.shape, 1 + c.bits)
-        inputs = make_inputs(random, c.bits, c.ones(split), c.positions)
+        ones = c.ones(split)[0], c.most_ones(split, indices)[:, None, None]
+        inputs = make_inputs(random, c.bits, ones, c.positions)
+        if split == "train" and c.twins == "on":
+            pairs = ids.shape[1] // 2 * 2  # in a batch of odd size the last example is alone
+            inputs[:, 1:pairs:2] = turn_one(inputs[:, :pairs:2], random[:, :pairs:2])
         return Batch(inputs.astype(np.float32), targets_of(inputs).astype(np.int64), None, ids)
 
     def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:

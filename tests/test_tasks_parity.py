@@ -5,7 +5,7 @@ import pytest
 
 from tasks.batches import EVAL_BATCH, Prefetch, bit_generator, stretches, words
 from tasks.errors import Refused
-from tasks.parity import Parity, ParityConfig, make_inputs, targets_of
+from tasks.parity import Parity, ParityConfig, make_inputs, targets_of, turn_one
 
 
 def task(**settings) -> Parity:
@@ -39,6 +39,38 @@ def test_shuffled_positions_are_even_and_independent_of_the_sign():
     assert np.abs(inputs.mean(axis=0)).max() < 4 * np.sqrt(0.25 / len(inputs))
 
 
+@pytest.mark.parametrize("positions", ["shuffled", "prefix"])
+@pytest.mark.parametrize("batch_size", [64, 7])
+def test_twins_differ_in_one_sign_and_in_their_parity(positions: str, batch_size: int):
+    settings = {"positions": positions, "batch_size": batch_size}
+    alone, twins = (task(twins=twins, **settings).batches("train", range(200)) for twins in ("off", "on"))
+    pairs = batch_size // 2 * 2
+    first, second = twins.inputs[:, 0:pairs:2], twins.inputs[:, 1:pairs:2]
+    differ = first != second
+    assert (differ.sum(axis=-1) == 1).all()
+    assert (first[differ] == -second[differ]).all() and (first[differ] != 0).all()
+    assert (twins.targets[:, 0:pairs:2] + twins.targets[:, 1:pairs:2] == 1).all()
+    assert np.array_equal(twins.targets, targets_of(twins.inputs))
+    # The others are as they were, and no place among the non-zeros is turned more often than another.
+    assert np.array_equal(alone.inputs[:, 0::2], twins.inputs[:, 0::2])
+    full = (first != 0).all(axis=-1)
+    share = differ[full].mean(axis=0)
+    assert np.abs(share - 1 / 12).max() < 4 * np.sqrt(1 / 12 / full.sum())
+
+
+def test_twins_are_for_training_alone():
+    alone, twins = task(), task(twins="on")
+    for split in ("valid", "test", "valid-beyond", "test-beyond"):
+        assert np.array_equal(alone.batches(split, [0, 1]).inputs, twins.batches(split, [0, 1]).inputs)
+
+
+def test_a_twin_of_the_highest_rank_is_turned_too():
+    """Words of ones give the largest rank there is: still a non-zero is turned and not a zero."""
+    random = np.full((1, 1 + 4), 2**32 - 1, np.uint32)
+    inputs = np.array([[0, 0, 0, 1]], np.int8)
+    assert turn_one(inputs, random).tolist() == [[0, 0, 0, -1]]
+
+
 def test_prefix_positions_come_first():
     inputs = task(positions="prefix").batches("train", range(20)).inputs
     counts = np.count_nonzero(inputs, axis=-1)
@@ -49,6 +81,31 @@ def test_prefix_positions_come_first():
 def test_counts_stay_in_their_range(ones: tuple[int, int]):
     counts = np.count_nonzero(task(train_ones=ones).batches("train", range(50)).inputs, axis=-1)
     assert (counts.min(), counts.max()) == ones
+
+
+def test_the_largest_count_grows_with_the_updates():
+    growing, alone = task(grow_from=3, grow_over=90), task()
+    counts = np.count_nonzero(growing.batches("train", range(200)).inputs, axis=-1)
+    most = np.array([3 + (12 - 3) * min(index, 90) // 90 for index in range(200)])
+    assert (counts.max(axis=1) <= most).all() and counts.min() == 1
+    # In 64 examples the largest count is missing once in a hundred batches or so.
+    assert (counts.max(axis=1) == most).mean() > 0.9
+    assert most[0] == 3 and most[9] == 3 and most[10] == 4 and most[90] == 12
+    whole = alone.batches("train", range(90, 95)).inputs
+    assert np.array_equal(growing.batches("train", range(90, 95)).inputs, whole)
+    for split in ("valid", "test"):
+        assert np.array_equal(growing.batches(split, [0]).inputs, alone.batches(split, [0]).inputs)
+
+
+def test_growing_from_more_than_there_are_is_not_growing():
+    growing, alone = task(grow_from=32, grow_over=90), task()
+    assert np.array_equal(growing.batches("train", [0]).inputs, alone.batches("train", [0]).inputs)
+
+
+@pytest.mark.parametrize("settings", [{"grow_from": 3}, {"grow_over": 10}, {"grow_from": 3, "train_ones": (4, 8)}])
+def test_growing_needs_a_start_and_a_time(settings: dict):
+    with pytest.raises(Refused, match="--grow-from"):
+        task(**({"grow_over": 10} if "train_ones" in settings else {}), **settings)
 
 
 def test_equal_random_words_still_choose_exactly_k():
