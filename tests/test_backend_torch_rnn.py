@@ -10,7 +10,7 @@ import ponder_torch
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("outputs", [1, 5])
 def test_the_fast_way_is_the_general_one(way: str, outputs: int):
     check_against_ponder(ponder_torch, "ponder_torch", WAYS[way], outputs)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from ponder_ref.interface import LeavingRule
 
-UNROLL = 4  # steps laid out in a row by the compiler, where their number is fixed: measured
+FEW = 4  # heads whose gradient is spread over the units entry by entry: a product so thin takes longer (measured)
 
 
 def rnn_unroll(
@@ -37,90 +37,63 @@ def _unroll(max_steps: int, rule: LeavingRule | None, w_h, weights, bias, projec
 
 
 def _forward(max_steps: int, rule: LeavingRule | None, w_h, weights, bias, projected):
-    if rule is None:
-        both, states, lengths, count = _all_steps(max_steps, w_h, weights, bias, projected)
-    else:
-        both, states, lengths, count = _some_steps(max_steps, rule, w_h, weights, bias, projected)
-    return (both, states, lengths), (w_h, weights, states, count)
-
-
-def _all_steps(max_steps: int, w_h, weights, bias, projected):
-    def body(h, _):
-        h = jnp.tanh(projected + h @ w_h)
-        return h, h
-
-    _, states = jax.lax.scan(body, jnp.zeros_like(projected), None, length=max_steps, unroll=min(UNROLL, max_steps))
-    return states @ weights + bias, states, jnp.full(projected.shape[:1], max_steps, jnp.int32), max_steps
-
-
-def _some_steps(max_steps: int, rule: LeavingRule, w_h, weights, bias, projected):
-    """Steps until every example has had enough; `count` of them."""
+    """All steps, or those until every example has had enough: `count` of them."""
     batch, hidden = projected.shape
 
     def going_on(carry):
         n, _, _, _, _, lengths = carry
-        return (n < max_steps) & (lengths == 0).any()
+        return (n < max_steps) if rule is None else (n < max_steps) & (lengths == 0).any()
 
-    def body(carry):
-        n, h, both, states, total, lengths = carry
-        h = jnp.tanh(projected + h @ w_h)
+    def note(n, h, both, states, total, lengths):
+        """What step n + 1 leaves behind, with its state."""
         heads = h @ weights + bias
-        total = total + rule.add(heads[:, -1])
-        lengths = jnp.where((lengths == 0) & rule.enough(total) & (n + 1 >= rule.min_steps), n + 1, lengths)
+        if rule is not None:
+            total = total + rule.add(heads[:, -1])
+            lengths = jnp.where((lengths == 0) & rule.enough(total) & (n + 1 >= rule.min_steps), n + 1, lengths)
         both = jax.lax.dynamic_update_index_in_dim(both, heads, n, 0)
         return n + 1, h, both, jax.lax.dynamic_update_index_in_dim(states, h, n, 0), total, lengths
 
-    carry = (
-        jnp.int32(0),
-        jnp.zeros_like(projected),
+    def body(carry):
+        n, h, *rest = carry
+        return note(n, jnp.tanh(projected + h @ w_h), *rest)
+
+    nothing = (
         jnp.zeros((max_steps, batch, weights.shape[1]), projected.dtype),
         jnp.zeros((max_steps, batch, hidden), projected.dtype),
         jnp.zeros(batch, projected.dtype),
         jnp.zeros(batch, jnp.int32),
     )
-    count, _, both, states, _, lengths = jax.lax.while_loop(going_on, body, carry)
-    return both, states, jnp.where(lengths > 0, lengths, max_steps), count
+    first = note(jnp.int32(0), jnp.tanh(projected), *nothing)  # no product: h₀ is 0
+    count, _, both, states, _, lengths = jax.lax.while_loop(going_on, body, first)
+    lengths = jnp.where(lengths > 0, lengths, max_steps)
+    return (both, states, lengths), (w_h, weights, states, count)
 
 
 def _backward(max_steps: int, rule: LeavingRule | None, kept, cotangents):
     """∂L/∂(W_h, heads, projected) from ∂L/∂(predictions, logits): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²)."""
     w_h, weights, states, count = kept
     g = cotangents[0]
-    if rule is None:
-        d_w_h, d_weights, d_projected = _all_steps_back(w_h, weights, states, g)
-    else:
-        d_w_h, d_weights, d_projected = _some_steps_back(w_h, weights, states, g, count)
-    return d_w_h, d_weights, g.sum((0, 1)), d_projected
 
+    def at(n):
+        return (jax.lax.dynamic_index_in_dim(x, n, 0, keepdims=False) for x in (states, g))
 
-def _all_steps_back(w_h, weights, states, g):
-    def body(carry, step):
-        g_n, h = step
-        d = (g_n @ weights.T + carry) * (1 - h * h)
-        return d @ w_h.T, d
+    def slope(g_n, back, h):
+        few = weights.shape[1] <= FEW
+        spread = sum(g_n[:, i : i + 1] * w for i, w in enumerate(weights.T)) if few else g_n @ weights.T
+        return (spread + back) * (1 - h * h)
 
-    steps, hidden = len(states), states.shape[-1]
-    start = jnp.zeros_like(states[0])
-    _, d = jax.lax.scan(body, start, (g, states), reverse=True, unroll=min(UNROLL, steps))
-    # The weights' gradient as one large product; h₀ is 0 and has no share.
-    d_w_h = states[:-1].reshape(-1, hidden).T @ d[1:].reshape(-1, hidden)
-    d_weights = (g.reshape(-1, g.shape[-1]).T @ states.reshape(-1, hidden)).T  # thin products are faster this way round
-    return d_w_h, d_weights, d.sum(0)
-
-
-def _some_steps_back(w_h, weights, states, g, count):
     def body(carry):
-        n, back, d_w_h, d_weights, d_projected = carry
-        h, g_n = (jax.lax.dynamic_index_in_dim(x, n, 0, keepdims=False) for x in (states, g))
-        before = jax.lax.dynamic_index_in_dim(states, jnp.maximum(n - 1, 0), 0, keepdims=False)
-        d = (g_n @ weights.T + back) * (1 - h * h)
-        d_w_h = d_w_h + jnp.where(n > 0, before, 0.0).T @ d
-        return n - 1, d @ w_h.T, d_w_h, d_weights + (g_n.T @ h).T, d_projected + d
+        n, back, d_w_h, d_heads, d_projected = carry
+        (h, g_n), (before, _) = at(n), at(n - 1)
+        d = slope(g_n, back, h)
+        return n - 1, d @ w_h.T, d_w_h + before.T @ d, d_heads + g_n.T @ h, d_projected + d
 
     nothing = jnp.zeros_like(states[0])
-    carry = (count - 1, nothing, jnp.zeros_like(w_h), jnp.zeros_like(weights), nothing)
-    _, _, d_w_h, d_weights, d_projected = jax.lax.while_loop(lambda carry: carry[0] >= 0, body, carry)
-    return d_w_h, d_weights, d_projected
+    carry = (count - 1, nothing, jnp.zeros_like(w_h), jnp.zeros_like(weights.T), nothing)
+    _, back, d_w_h, d_heads, d_projected = jax.lax.while_loop(lambda carry: carry[0] > 0, body, carry)
+    # The first step is apart: nothing goes back from it, and h₀, which is 0, has no share in the weights' gradient.
+    d_weights = (d_heads + g[0].T @ states[0]).T
+    return d_w_h, d_weights, g.sum((0, 1)), d_projected + slope(g[0], back, states[0])
 
 
 _unroll.defvjp(_forward, _backward)

@@ -92,10 +92,11 @@ class _Unroll(torch.autograd.Function):
         g = torch.cat([states.new_zeros(count, k) if x is None else x.reshape(count, k) for x, k in parts], 1)
         d = ctx.memory.take("gradients", states.shape, states)
         torch.mm(g, weights, out=d.view(-1, hidden))
-        one, slope, rows, back = states.new_ones(()), torch.empty_like(states[0]), d.unbind(), w_h.T
+        share, rows, back = torch.empty_like(states[0]), d.unbind(), w_h.T
         for n in range(last, -1, -1):
             if n < last:
                 rows[n].addmm_(rows[n + 1], back)
-            rows[n].mul_(torch.addcmul(one, states[n], states[n], value=-1, out=slope))
+            # As d − (d·h)·h: to begin with a 1 that is stretched takes thrice the time.
+            rows[n].addcmul_(torch.mul(rows[n], states[n], out=share), states[n], value=-1)
         d_w_h = states[:-1].reshape(-1, hidden).T @ d[1:].reshape(-1, hidden)
         return d.sum(0), d_w_h, g.T @ states.reshape(-1, hidden), g.sum(0), None, None, None
