@@ -1,6 +1,6 @@
 """python -m benchmarks: measures speed as ratios of times taken side by side in one run.
 
-Exit code 0: measured. 2: what a benchmark needs at least is not installed.
+Exit code 0: measured. 2: a wrong option, or what a benchmark needs at least is not installed, in one sentence.
 """
 
 import argparse
@@ -13,10 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.shared import Run, Skipped, import_or_skip, interleaved, ratios
+from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, ratios
+from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
 
 BETA, LAMBDA_P = 0.01, 0.2
+MAX_THREADS = 1024  # as of tasks.command
 
 
 def _inputs(steps: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -106,11 +108,7 @@ def halting(options: argparse.Namespace) -> int:
             print(f"{name} is left out: {reason}.")
     ours = {name: run() for name, run in runs.items() if name in OURS}
     if not ours:
-        print(
-            "neither torch nor jax is installed: pip install -e '.[torch,jax]' in a clone installs them",
-            file=sys.stderr,
-        )
-        return 2
+        raise Skipped(NO_FRAMEWORK)
     base = next(iter(ours))
     for name, value in ours.items():  # what does not agree is not worth timing
         if not abs(value - ours[base]) <= 1e-5 * abs(ours[base]):
@@ -141,7 +139,7 @@ def _listed(known: tuple[str, ...], text: str) -> tuple[str, ...]:
     names = tuple(text.replace(",", " ").split())
     if not names or not set(names) <= set(known):
         raise argparse.ArgumentTypeError(f"must be some of {', '.join(known)}, got {text!r}")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -151,18 +149,23 @@ def _numbers(text: str) -> tuple[float, ...]:
         raise argparse.ArgumentTypeError(f"must be numbers separated by commas, got {text!r}") from None
 
 
-def _positive(least: int, text: str) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be an integer of at least {least}, got {text!r}")
+def _positive(least: int, text: str, most: int | None = None) -> int:
+    if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
+        values = f"of at least {least}" if most is None else f"in {least}..{most}"
+        raise argparse.ArgumentTypeError(f"must be an integer {values}, got {text!r}")
     return int(text)
+
+
+def _count(name: str, least: int) -> Callable[[str], int]:
+    """What a flag of this name takes: numbers from `least` on, threads as many as a training may have."""
+    return partial(_positive, least, most=MAX_THREADS if name == "threads" else None)
 
 
 def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[str, int, int, str], ...] = ()) -> None:
     """The options of a benchmark of a task's updates; `own`: name, least, default and meaning of its own counts."""
     shared = ("updates", 1, 2, "of a repetition"), ("repetitions", 2, 5, "of each contender")
     for name, least, value, what in (*shared, *own, ("threads", 1, 1, "of each framework")):
-        kind = partial(_positive, least)
-        command.add_argument(f"--{name}", type=kind, default=value, help=f"{what} (default: {value})")
+        command.add_argument(f"--{name}", type=_count(name, least), default=value, help=f"{what} (default: {value})")
     command.add_argument("--preset", metavar="NAME", default="default", help=f"of tasks.{task} (default: default)")
     known = ("torch", "jax")
     command.add_argument("--frameworks", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
@@ -170,7 +173,7 @@ def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[s
 
 @one_sentence
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
+    parser = Parser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="BENCHMARK")
     command = commands.add_parser("halting", help="the halting loss: torch eager, torch.compile, jax.jit, labml-nn")
     command.add_argument("--steps", type=partial(_positive, 1), default=20, help="N (default: 20)")
@@ -181,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
     command.set_defaults(run=halting)
     command = commands.add_parser("training", help="updates of parity models: labml-nn, bare products, ε")
     command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
-    command.add_argument("--threads", type=partial(_positive, 1), default=1, help="of each framework (default: 1)")
+    command.add_argument("--threads", type=_count("threads", 1), default=1, help="of each framework (default: 1)")
     command.set_defaults(run=_later("training"))
     own = (("padded", 1, 8, "examples of a batch that is padded to 320 sentences"),)
     own += (("questions", 20, 1000, "generated per task"),)
@@ -203,7 +206,7 @@ def main(arguments: list[str] | None = None) -> int:
         ("repetitions", 1, "of each contender; ten times as many of the RNN"),
         ("threads", 1, "of each framework"),
     ):
-        command.add_argument(f"--{name}", type=partial(_positive, 1), default=value, help=f"{what} (default: {value})")
+        command.add_argument(f"--{name}", type=_count(name, 1), default=value, help=f"{what} (default: {value})")
     command.add_argument("--means", type=_numbers, default=(4, 10, 16), help="mean steps (default: 4,10,16)")
     for name, known in (("frameworks", ("torch", "jax")), ("networks", ("rnn", "transformer"))):
         command.add_argument(f"--{name}", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
@@ -211,7 +214,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = Path("runs/benchmarks")
     command.add_argument("--out", type=Path, default=folder, help=f"folder of JSON and picture (default: {folder})")
     command.set_defaults(run=_inference)
-    options = parser.parse_args(arguments)
+    options = parser.parse(arguments)
     try:
         return options.run(options)
     except Skipped as reason:

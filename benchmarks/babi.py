@@ -22,7 +22,7 @@ from benchmarks.products import (
     update_run,
     with_gradients,
 )
-from benchmarks.shared import Skipped, ratios
+from benchmarks.shared import NO_FRAMEWORK, Skipped, ratios
 from ponder_ref.buckets import bucket_lengths, with_dropout
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
@@ -118,5 +118,5 @@ def babi(options: argparse.Namespace) -> int:
         print(f"{backend}: time of an example over that in batches by length\n\n{ratios(each, BASE)}\n")
         print(f"{summary(backend, each)}\n", flush=True)
     if not found:
-        raise Skipped("neither torch nor jax is installed: pip install -e '.[torch,jax]' installs them")
+        raise Skipped(NO_FRAMEWORK)
     return 0

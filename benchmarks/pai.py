@@ -23,7 +23,7 @@ from benchmarks.products import (
     update_run,
     with_gradients,
 )
-from benchmarks.shared import Run, Skipped, ratios
+from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, ratios
 from ponder_ref.pairs import TOKENS
 from ponder_ref.settings import PairTransformer
 from tasks.pai.settings import PaiConfig
@@ -127,7 +127,7 @@ def pai(options: argparse.Namespace) -> int:
     each = times(contenders(config, options), options.repetitions)
     found = [backend for backend in options.frameworks if backend in each]
     if not found:
-        raise Skipped("neither torch nor jax is installed: pip install -e '.[torch,jax]' installs them")
+        raise Skipped(NO_FRAMEWORK)
     print(f"time of an update over that of {found[0]}\n\n{ratios(each, found[0])}\n")
     for backend in found:
         print(summary(backend, each))

@@ -9,6 +9,9 @@ from typing import Any
 Run = Callable[[], float]  # one piece of work, waited for; gives a number to look at
 
 
+NO_FRAMEWORK = "neither torch nor jax is installed: pip install -e '.[torch,jax]' in a clone installs them"
+
+
 class Skipped(Exception):
     """A contender that cannot run here; one sentence says why."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shared import Run, Skipped, import_or_skip, interleaved, made, ratios
+from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, made, ratios
 from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Method, Model, Optimiser
@@ -232,7 +232,7 @@ def training(options: argparse.Namespace) -> int:
         }
     )
     if not runs:
-        raise Skipped("neither torch nor jax is installed: pip install -e '.[torch,jax]' installs them")
+        raise Skipped(NO_FRAMEWORK)
     seconds = interleaved(runs, options.repetitions)
     base = next(iter(runs))
     print(f"time of an update over that of {base}, side by side\n\n{ratios(seconds, base)}\n")

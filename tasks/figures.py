@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.config import Parser
+from tasks.config import Parser, from_json
 from tasks.errors import Refused, one_sentence
 from tasks.plots import COLOURS, chance_line, column, name_levels, pyplot, save
 from tasks.registry import task_class
@@ -44,25 +44,24 @@ def find_runs(places: Sequence[str]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def defaults(task: Any) -> dict[str, Any]:
-    """Of a known task's settings: a run that lacks one was made before it was there, and is as with its default."""
+def settings(task: Any, config: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A run's settings: of a known task checked, with defaults for those that were added later; others as they are."""
     try:
-        fields = dataclasses.fields(task_class(task).Config)
+        known = task_class(task).Config
     except Refused:
-        return {}
-    return {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+        return {name: tuple(value) if isinstance(value, list) else value for name, value in config.items()}
+    made = from_json(known, config, str(path))
+    return {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
 
 
 def load(folder: Path) -> Loaded:
     content = read_json(folder / CONFIG)
     if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
         raise Refused(f"{folder / CONFIG} is not the config of a run")
-    values = {"task": content.get("task"), **defaults(content.get("task")), **content["config"]}
+    values = {"task": content.get("task"), **settings(content.get("task"), content["config"], folder / CONFIG)}
     seed = values.pop("seed", None)
     evaluations = [record for record in read_records(folder / METRICS) if record.get("kind") == "eval"]
-    return Loaded(
-        folder, seed, {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}, evaluations
-    )
+    return Loaded(folder, seed, values, evaluations)
 
 
 def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:

@@ -53,7 +53,7 @@ class ParityConfig(TrainingConfig):
         group=TASK,
     )
     grow_over: int = option(
-        0, Integer(0, 10**9), "with --grow-from: updates over which it grows to that of --train-ones", group=TASK
+        0, Integer(0, 10**9), "with --grow-from: updates until it is that of --train-ones", group=TASK
     )
     twins: str = option(
         "off",
@@ -85,8 +85,11 @@ class ParityConfig(TrainingConfig):
         train, other = self.ones("train"), self.eval_ones
         if self.grow_from is not None and self.grow_from < train[0]:
             raise Refused(f"--grow-from must be at least {train[0]} (--train-ones) or off, got {self.grow_from}")
-        if (self.grow_from is None) != (self.grow_over == 0):
-            raise Refused("--grow-from and --grow-over go together, got one of them")
+        if self.grow_from is not None and not 1 <= self.grow_over <= self.updates:
+            raise Refused(
+                f"--grow-over must lie in 1..{self.updates} (--updates) with --grow-from {self.grow_from}, "
+                f"got {self.grow_over}; --grow-from off begins with all numbers"
+            )
         if other is not None and other != train and other[0] <= train[1] and train[0] <= other[1]:
             raise Refused(
                 f"--eval-ones must be equal to --train-ones {show(train)} or apart from it, got {show(other)}"

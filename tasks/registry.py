@@ -10,7 +10,7 @@ TASKS = {"parity": ("tasks.parity", "Parity"), "babi": ("tasks.babi.task", "Babi
 
 def task_class(name: Any) -> Any:
     """The class of a task, imported when it is asked for."""
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise Refused(f"the task must be one of {', '.join(TASKS)}, got {name!r}")
     module, attribute = TASKS[name]
     return getattr(importlib.import_module(module), attribute)

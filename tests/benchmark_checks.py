@@ -69,4 +69,5 @@ def check_refused(*options: str, said: str, benchmark: str = "inference") -> Non
     """A wrong option: exit code 2 and one sentence."""
     command = [sys.executable, "-m", "benchmarks", benchmark, *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -30,6 +30,12 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], list[str]]:
 
 
 @pytest.fixture
+def hardness(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, set[int]], list[str]]:
+    monkeypatch.syspath_prepend(str(DOCS))
+    return importlib.import_module("results_page.pai").hardness
+
+
+@pytest.fixture
 def unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures are drawn, but not written, which takes long."""
 
@@ -184,17 +190,30 @@ def test_pai_has_all_its_splits_and_the_names_of_its_queries(make, unsaved, tmp_
     for control, splits in names.items():
         records = [evaluation("valid" if control == "none" else f"valid-{control}", 40, 240, levels)]
         records += [evaluation(split, 40, 240, levels) for split in splits]
-        config = PaiConfig(length=5, control=control, updates=40)
+        config = PaiConfig(length=5, control=control, updates=40, seed=7)
         write_run(tmp_path / "results" / "made" / control, "pai", config, records)
     assert "How hard the data are" not in page_of(make, tmp_path, "pai")
     measured = (DOCS / "results" / "pai" / "difficulty-0.json").read_text()
-    (tmp_path / "results" / "made" / "difficulty-7.json").write_text(measured.replace('"seed": 0', '"seed": 7'))
+    for seed in (7, 8):
+        other = measured.replace('"seed": 0', f'"seed": {seed}')
+        (tmp_path / "results" / "made" / f"difficulty-{seed}.json").write_text(other)
     page = page_of(make, tmp_path, "pai")
+    assert "images of seed 8" not in page  # no run has it
     assert "```text\nimages of seed 7: 1000 classes in 108 groups; train 1000000" in page
     assert "| run | split | A-B | B-C | A-C | C-D | B-D | A-D | D-E | C-E | B-E | A-E |\n" in page
     shown = [line.split(" | ")[1] for line in page.split("Accuracy by query:")[1].splitlines() if "steps)" in line]
     assert shown == ["test-no-memory", "test", "test-600", "test-no-memory", "valid-shuffled-memory"]  # by label
     assert page.count("![queries of") == 3
+
+
+@pytest.mark.parametrize(("name", "value"), [("linear_probe", "x"), ("lookups", []), ("seed", None)])
+def test_a_measurement_of_difficulty_that_is_none_is_refused(hardness, tmp_path: Path, name: str, value: object):
+    content = json.loads((DOCS / "results" / "pai" / "difficulty-0.json").read_text())
+    assert name in content
+    content.pop(name) if value is None else content.update({name: value})
+    (tmp_path / "difficulty-0.json").write_text(json.dumps(content))
+    with pytest.raises(Refused, match="is not what python -m tasks"):
+        hardness(tmp_path, {0})
 
 
 def test_time_that_was_not_noted_is_not_zero(make, unsaved, tmp_path: Path):

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tasks import figures, plots
-from tasks.config import from_json
+from tasks.config import from_json, to_json
 from tasks.errors import Refused
 from tasks.parity import Parity, ParityConfig
 from tasks.progress import Lines, duration, progress
@@ -60,13 +60,12 @@ def test_a_setting_that_was_added_later_does_not_split_a_group(tmp_path: Path):
         shutil.copytree(TINY / f"ponder-{seed}", tmp_path / f"ponder-{seed}")
     path = tmp_path / "ponder-0" / "config.json"
     content = json.loads(path.read_text())
-    for name, value in figures.defaults("parity").items():
+    for name, value in to_json(ParityConfig()).items():
         if content["config"].get(name, value) == value:
             content["config"].pop(name, None)
     path.write_text(json.dumps(content))
     runs = [figures.load(folder) for folder in figures.find_runs([str(tmp_path)])]
     assert set(figures.label_groups(runs)) == {"ponder"}
-    assert figures.defaults("chess") == {}
 
 
 def test_where_training_ends_is_marked_only_where_something_is_beyond():
@@ -144,6 +143,31 @@ def test_bad_arguments_get_one_sentence(
     assert figures.main([places.get(word, word) for word in arguments]) == 2
     (sentence,) = capsys.readouterr().err.strip().splitlines()
     assert words in sentence
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"train_ones": 3}, "--train-ones must be FIRST-LAST"), ({"colour": "red"}, "has the unknown field 'colour'")],
+)
+def test_settings_that_a_known_task_cannot_have_get_one_sentence(
+    change: dict, words: str, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    shutil.copytree(TINY / "act-0", tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content["config"] |= change
+    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    assert figures.main([str(tmp_path / "run"), "--out", str(tmp_path / "x")]) == 2
+    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    assert words in sentence
+
+
+def test_a_task_that_is_not_known_is_drawn_as_it_is(tmp_path: Path):
+    shutil.copytree(TINY / "act-0", tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "config.json").read_text())
+    content["task"] = ["chess"]
+    content["config"] |= {"colour": ["red", "white"]}
+    (tmp_path / "run" / "config.json").write_text(json.dumps(content))
+    assert figures.load(tmp_path / "run").values["colour"] == ("red", "white")
 
 
 def test_a_broken_line_is_named(tmp_path: Path):

@@ -64,6 +64,18 @@ def test_twins_are_for_training_alone():
         assert np.array_equal(alone.batches(split, [0, 1]).inputs, twins.batches(split, [0, 1]).inputs)
 
 
+@pytest.mark.parametrize(
+    ("positions", "first", "twin"),
+    [("shuffled", [0, -1, 1, 0], [0, 1, 1, 0]), ("prefix", [1, -1, 0, 0], [1, 1, 0, 0])],
+)
+def test_the_sign_that_is_turned_is_that_of_lowest_rank(positions: str, first: list[int], twin: list[int]):
+    """By hand: the lowest bits 1, 0, 1, 0 are the signs; ranks 16, 5, 10, 31; k = 1 + ⌊3/2⌋ = 2."""
+    random = np.array([[2**31, 0b10001, 0b00100, 0b01001, 0b11100]], np.uint32)
+    inputs = make_inputs(random, 4, (1, 3), positions)
+    assert inputs.tolist() == [first]
+    assert turn_one(inputs, random).tolist() == [twin]
+
+
 def test_a_twin_of_the_highest_rank_is_turned_too():
     """Words of ones give the largest rank there is: still a non-zero is turned and not a zero."""
     random = np.full((1, 1 + 4), 2**32 - 1, np.uint32)
@@ -102,10 +114,22 @@ def test_growing_from_more_than_there_are_is_not_growing():
     assert np.array_equal(growing.batches("train", [0]).inputs, alone.batches("train", [0]).inputs)
 
 
-@pytest.mark.parametrize("settings", [{"grow_from": 3}, {"grow_over": 10}, {"grow_from": 3, "train_ones": (4, 8)}])
-def test_growing_needs_a_start_and_a_time(settings: dict):
-    with pytest.raises(Refused, match="--grow-from"):
-        task(**({"grow_over": 10} if "train_ones" in settings else {}), **settings)
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"grow_from": 3}, "--grow-over must lie in 1..50 .--updates. with --grow-from 3, got 0"),
+        ({"grow_from": 3, "grow_over": 51}, "--grow-over must lie in 1..50 .--updates. with --grow-from 3, got 51"),
+        ({"grow_from": 3, "grow_over": 10, "train_ones": (4, 8)}, "--grow-from must be at least 4"),
+    ],
+)
+def test_growing_needs_a_start_and_a_time(settings: dict, said: str):
+    with pytest.raises(Refused, match=said):
+        task(updates=50, **settings)
+
+
+def test_growing_can_be_switched_off_by_one_flag():
+    alone, off = task(), task(grow_from=None, grow_over=90)
+    assert np.array_equal(off.batches("train", [0]).inputs, alone.batches("train", [0]).inputs)
 
 
 def test_equal_random_words_still_choose_exactly_k():

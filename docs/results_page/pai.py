@@ -9,13 +9,15 @@ from tasks.pai import difficulty
 from tasks.runs import read_json
 
 
-def hardness(folder: Path) -> list[str]:
-    """What `python -m tasks.pai.difficulty --seed SEED --json` said of each seed's images."""
+def hardness(folder: Path, seeds: set[int]) -> list[str]:
+    """What `python -m tasks.pai.difficulty --seed SEED --json` said of the images of these seeds."""
     lines = []
-    for path in sorted(folder.glob("difficulty-*.json")):
+    for path in (folder / f"difficulty-{seed}.json" for seed in sorted(seeds)):
+        if not path.exists():
+            continue
         try:
             said = difficulty.report(read_json(path))
-        except (KeyError, TypeError):
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise Refused(f"{path} is not what python -m tasks.pai.difficulty --json prints") from None
         lines += ["", "```text", *(line.rstrip() for line in said.splitlines()), "```"]
     if not lines:
@@ -24,4 +26,5 @@ def hardness(folder: Path) -> list[str]:
 
 
 def section(experiment: Experiment, docs: Path) -> list[str]:
-    return [*hardness(experiment.folder), *general.section(experiment, docs)]
+    seeds = {run.config.seed for group in experiment.groups.values() for run in group}
+    return [*hardness(experiment.folder, seeds), *general.section(experiment, docs)]
