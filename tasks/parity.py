@@ -143,6 +143,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fast": {
         "bits": 64,
         "max_steps": 8,
+        "lambda_p": 0.05,
         "optimiser": "muon",
         "learning_rate": 1e-3,
         "matrix_learning_rate": 4e-3,
