@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import itertools
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -21,13 +22,14 @@ from tasks.trainers import default_backend, load_parameters, make_trainer
 EXIT_CODES = "exit codes: 0 done, 1 diverged, 2 refused (one sentence), 130 or 143 stopped by a signal with all saved"
 THREADS, EXAMPLES, DRAWS = Integer(1, 1024), Integer(1, 10**7), Integer(1, 4096)
 SPLIT = Choice(("test", "valid"))
+RUNS = Path("runs")
 
 
 def parser(task: Any) -> Parser:
     p = Parser(
         prog=f"python -m tasks.{task.NAME}",
         description=task.TITLE,
-        usage=f"python -m tasks.{task.NAME} --out DIR [--preset NAME] [--backend NAME] [FLAG VALUE ...]",
+        usage=f"python -m tasks.{task.NAME} [--preset NAME] [--backend NAME] [--out DIR] [FLAG VALUE ...]",
         epilog=presets_text(task)
         + "\n\nexamples:\n"
         + "\n".join(f"  {line}" for line in task.EXAMPLES)
@@ -46,7 +48,12 @@ def parser(task: Any) -> Parser:
         help=f"threads of the backend ({THREADS}; default 1; JAX: one, or as many as it likes)",
     )
     folder = p.add_argument_group("run folder")
-    folder.add_argument("--out", metavar="DIR", help="the run's folder, new or empty")
+    folder.add_argument(
+        "--out",
+        metavar="DIR",
+        help=f"the run's folder, new or empty (default: the first of {RUNS}/{task.NAME}, {RUNS}/{task.NAME}-2, … "
+        "that is not there)",
+    )
     folder.add_argument(
         "--resume",
         action="store_true",
@@ -108,19 +115,26 @@ def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> Non
             raise Refused(f"{flag(name)} {where}")
 
 
+def free_folder(name: str) -> Path:
+    """Where a run goes that was given no folder: runs/parity, runs/parity-2, …, the first that is not there."""
+    numbered = (RUNS / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
+    return next(folder for folder in numbered if not folder.exists())
+
+
 def start(task: Any, options: argparse.Namespace) -> int:
     """A new run."""
     refuse(options, ("checkpoint",), "needs --resume or --evaluate")
     config = make(task.Config, preset_of(task, options), given(options, task.Config))
-    if not hasattr(options, "out"):
-        raise Refused("--out DIR is needed: the folder for the run's metrics, checkpoints and figures")
     backend = getattr(options, "backend", None) or default_backend()
     checkpoints.library()
     made = task(config)
     if config.start is not None:
         first_parameters(made)  # refused here, it leaves no folder behind
     trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
-    run = Run.create(Path(options.out), task.NAME, config, backend)
+    folder = Path(options.out) if hasattr(options, "out") else free_folder(task.NAME)
+    run = Run.create(folder, task.NAME, config, backend)
+    if not hasattr(options, "out"):
+        print(f"the run is in {folder}", flush=True)
     with run.alone():
         return finish(run, made, trainer, None, backend)
 

@@ -74,6 +74,15 @@ def test_the_summary_says_what_is_needed(tmp_path: Path):
     assert len(done.stdout.splitlines()) <= 24
 
 
+def test_without_a_folder_a_run_takes_the_first_that_is_free(tmp_path: Path):
+    (tmp_path / "runs" / "parity-2").mkdir(parents=True)
+    for name in ("parity", "parity-3"):
+        done = inside(*START, cwd=tmp_path)
+        assert done.returncode == 0 and done.stdout.startswith(f"the run is in {Path('runs') / name}\n")
+        assert records(tmp_path / "runs" / name)[-1]["split"].startswith("test")
+    assert not any((tmp_path / "runs" / "parity-2").iterdir())
+
+
 def test_runs_are_reproducible(unbroken: Path, tmp_path: Path):
     done = inside(*START, "--out", tmp_path / "run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
