@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, ratios
+from tasks.command import THREADS
 from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
 
 BETA, LAMBDA_P = 0.01, 0.2
-MAX_THREADS = 1024  # as of tasks.command
 
 
 def _inputs(steps: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +158,7 @@ def _positive(least: int, text: str, most: int | None = None) -> int:
 
 def _count(name: str, least: int) -> Callable[[str], int]:
     """What a flag of this name takes: numbers from `least` on, threads as many as a training may have."""
-    return partial(_positive, least, most=MAX_THREADS if name == "threads" else None)
+    return partial(_positive, least, most=THREADS.high if name == "threads" else None)
 
 
 def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[str, int, int, str], ...] = ()) -> None:
