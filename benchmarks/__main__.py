@@ -169,6 +169,11 @@ def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[s
     command.add_argument("--preset", metavar="NAME", default="default", help=f"of tasks.{task} (default: default)")
     known = ("torch", "jax")
     command.add_argument("--frameworks", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
+    _add_out(command, task)
+
+
+def _add_out(command: argparse.ArgumentParser, name: str) -> None:
+    command.add_argument("--out", type=Path, metavar="DIR", help=f"also write what is printed to DIR/{name}.json")
 
 
 @one_sentence
@@ -185,6 +190,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = commands.add_parser("training", help="updates of parity models: labml-nn, bare products, ε")
     command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
     command.add_argument("--threads", type=_count("threads", 1), default=1, help="of each framework (default: 1)")
+    _add_out(command, "training")
     command.set_defaults(run=_later("training"))
     own = (("padded", 1, 8, "examples of a batch that is padded to 320 sentences"),)
     own += (("questions", 20, 1000, "generated per task"),)

@@ -22,7 +22,8 @@ from benchmarks.products import (
     update_run,
     with_gradients,
 )
-from benchmarks.shared import NO_FRAMEWORK, Skipped, ratios
+from benchmarks.report import Report
+from benchmarks.shared import NO_FRAMEWORK, Skipped
 from ponder_ref.buckets import bucket_lengths, with_dropout
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
@@ -102,12 +103,13 @@ def summary(backend: str, each: dict[str, list[float]]) -> str:
 def babi(options: argparse.Namespace) -> int:
     """For each backend the time of an example, relative to batches by length."""
     config = preset_config(Babi, options.preset, questions=options.questions, renew=None)
-    print(f"updates of the bAbI model, preset {options.preset}: batch {config.batch_size}, N = {config.max_steps},")
-    print(f"stories of at most {config.sentences} sentences, {options.threads} thread(s)")
-    print(
+    report = Report(
+        "babi",
+        options,
+        f"updates of the bAbI model, preset {options.preset}: batch {config.batch_size}, N = {config.max_steps},",
+        f"stories of at most {config.sentences} sentences, {options.threads} thread(s),",
         f"{options.repetitions} interleaved repetitions of {options.updates} updates; "
-        f"padded batches have {min(options.padded, config.batch_size)} examples\n",
-        flush=True,
+        f"padded batches have {min(options.padded, config.batch_size)} examples",
     )
     found = False
     for backend in options.frameworks:
@@ -115,8 +117,9 @@ def babi(options: argparse.Namespace) -> int:
         if not each:
             continue
         found = True
-        print(f"{backend}: time of an example over that in batches by length\n\n{ratios(each, BASE)}\n")
-        print(f"{summary(backend, each)}\n", flush=True)
+        report.table(f"{backend}: time of an example over that in batches by length", each, BASE)
+        report.say(summary(backend, each))
     if not found:
         raise Skipped(NO_FRAMEWORK)
+    report.write()
     return 0

@@ -23,7 +23,8 @@ from benchmarks.products import (
     update_run,
     with_gradients,
 )
-from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, ratios
+from benchmarks.report import Report
+from benchmarks.shared import NO_FRAMEWORK, Run, Skipped
 from ponder_ref.pairs import TOKENS
 from ponder_ref.settings import PairTransformer
 from tasks.pai.settings import PaiConfig
@@ -121,16 +122,21 @@ def summary(backend: str, each: dict[str, list[float]]) -> str:
 def pai(options: argparse.Namespace) -> int:
     """The time of an update of each backend, relative to the first; a sentence for each of them."""
     config = preset_config(Pai, options.preset)
-    print(f"updates of the model of pairs, preset {options.preset}: batch {config.batch_size}, N = {config.max_steps},")
-    print(f"width {config.embedding}, {config.optimiser}, {options.threads} thread(s)")
-    print(f"{options.repetitions} interleaved repetitions of {options.updates} updates\n", flush=True)
+    report = Report(
+        "pai",
+        options,
+        f"updates of the model of pairs, preset {options.preset}: batch {config.batch_size}, N = {config.max_steps},",
+        f"width {config.embedding}, {config.optimiser}, {options.threads} thread(s),",
+        f"{options.repetitions} interleaved repetitions of {options.updates} updates",
+    )
     each = times(contenders(config, options), options.repetitions)
     found = [backend for backend in options.frameworks if backend in each]
     if not found:
         raise Skipped(NO_FRAMEWORK)
-    print(f"time of an update over that of {found[0]}\n\n{ratios(each, found[0])}\n")
+    report.table(f"time of an update over that of {found[0]}", each, found[0])
     for backend in found:
-        print(summary(backend, each))
+        report.say(summary(backend, each))
     if {"torch", "jax"} <= set(found):
-        print(f"jax makes {over(each, 'torch', 'jax'):.2f} times the updates per second of torch")
+        report.say(f"jax makes {over(each, 'torch', 'jax'):.2f} times the updates per second of torch")
+    report.write()
     return 0

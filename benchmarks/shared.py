@@ -48,11 +48,17 @@ def interleaved(runs: dict[str, Run], repetitions: int) -> dict[str, list[float]
     return seconds
 
 
+def quartiles(seconds: dict[str, list[float]], base: str) -> dict[str, list[float]]:
+    """Of each, time over that of the base in the same repetition: lower quartile, median, upper quartile."""
+    return {
+        name: statistics.quantiles((t / b for t, b in zip(times, seconds[base], strict=True)), n=4)
+        for name, times in seconds.items()
+    }
+
+
 def ratios(seconds: dict[str, list[float]], base: str) -> str:
     """A table: time of each over time of the base in the same repetition, median and quartiles."""
     lines = [f"{'':<26} {'median':>8} {'quartiles':>16}"]
-    for name, times in seconds.items():
-        relative = [t / b for t, b in zip(times, seconds[base], strict=True)]
-        low, middle, high = statistics.quantiles(relative, n=4)
+    for name, (low, middle, high) in quartiles(seconds, base).items():
         lines.append(f"{name:<26} {middle:>8.3f} {low:>8.3f} {high:>7.3f}")
     return "\n".join(lines)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, made, ratios
+from benchmarks.report import Report
+from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, made
 from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Method, Model, Optimiser
@@ -218,8 +219,12 @@ def training(options: argparse.Namespace) -> int:
             import_or_skip(f"ponder_{backend}.train", f"pip install -e '.[{backend}]'").limit_threads(options.threads)
         except Skipped:
             continue
-    print(f"updates of parity models: batch {BATCH}, {BITS} bits, {HIDDEN} units, N = {STEPS}, float32,")
-    print(f"{options.threads} thread(s), {options.repetitions} interleaved repetitions of {CHUNK} updates\n")
+    report = Report(
+        "training",
+        options,
+        f"updates of parity models: batch {BATCH}, {BITS} bits, {HIDDEN} units, N = {STEPS}, float32,",
+        f"{options.threads} thread(s), {options.repetitions} interleaved repetitions of {CHUNK} updates",
+    )
     runs = made(
         {
             "labml-nn GRU, torch": labml_gru,
@@ -235,18 +240,19 @@ def training(options: argparse.Namespace) -> int:
         raise Skipped(NO_FRAMEWORK)
     seconds = interleaved(runs, options.repetitions)
     base = next(iter(runs))
-    print(f"time of an update over that of {base}, side by side\n\n{ratios(seconds, base)}\n")
+    report.table(f"time of an update over that of {base}", seconds, base)
     for framework in ("torch", "JAX"):
         names = f"RNN's products, {framework}", f"RNN, {framework}"
         if set(names) <= set(seconds):
             pair = {name: seconds[name] for name in names}
-            print(f"{framework}: time over that of the bare products\n\n{ratios(pair, names[0])}\n")
+            report.table(f"{framework}: time over that of the bare products", pair, names[0])
     for backend in ("torch", "jax"):
-        _epsilon(backend, options.repetitions)
+        _epsilon(backend, options.repetitions, report)
+    report.write()
     return 0
 
 
-def _epsilon(backend: str, repetitions: int) -> None:
+def _epsilon(backend: str, repetitions: int, report: Report) -> None:
     """Time with ε over time with N steps, beside the share of steps that were run."""
     runs = made({"N": lambda: trainer_run(backend, halting=0.2)})
     if not runs:
@@ -255,5 +261,5 @@ def _epsilon(backend: str, repetitions: int) -> None:
     runs |= {f"ε, {count} steps": trainer_run(backend, epsilon=EPSILON, halting=lam) for count, lam in wanted.items()}
     counts = {name: run() for name, run in runs.items()}
     seconds = interleaved(runs, repetitions)
-    print(f"{backend}: ε = {EPSILON}; steps run: {', '.join(f'{n}: {c:.1f}' for n, c in counts.items())}\n")
-    print(f"{ratios(seconds, 'N')}\n")
+    steps = ", ".join(f"{n}: {c:.1f}" for n, c in counts.items())
+    report.table(f"{backend}: time over that of N steps; ε = {EPSILON}, steps run: {steps}", seconds, "N")

@@ -2,17 +2,19 @@
 
 A folder below docs/results is an experiment: about.json (task, title, text and, if it names them, labels of the runs)
 and runs, each with config.json, metrics.jsonl, sessions.jsonl and, of further evaluations, evaluations.jsonl, as
-`python -m tasks.<task>` left them. Nothing on the page is typed.
+`python -m tasks.<task>` left them. In docs/results/speed, whose task is "speed", are instead the files that
+`python -m benchmarks NAME --out docs/results/speed` wrote. Nothing on the page is typed.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from results_page import babi, general, pai
+from results_page import babi, general, pai, speed
 from results_page.shared import load
 
 from tasks.errors import Refused, one_sentence
+from tasks.runs import read_json
 
 DOCS = Path(__file__).resolve().parent
 SECTIONS = {"babi": babi.section, "pai": pai.section}  # of the other tasks the general one
@@ -31,9 +33,13 @@ def make(results: Path, docs: Path) -> list[str]:
         raise Refused(f"there is no experiment in {results}")
     sections = [HEAD]
     for folder in folders:
-        experiment = load(folder)
-        lines = SECTIONS.get(experiment.task.NAME, general.section)(experiment, docs)
-        sections.append("\n".join([f"## {experiment.about['title']}", "", experiment.about["text"], "", *lines]))
+        about = read_json(folder / "about.json")
+        if about.get("task") == "speed":
+            lines = speed.section(folder)
+        else:
+            experiment = load(folder, about)
+            lines = SECTIONS.get(experiment.task.NAME, general.section)(experiment, docs)
+        sections.append("\n".join([f"## {about['title']}", "", about["text"], "", *lines]))
     (docs / "results.md").write_text("\n".join(sections), encoding="utf-8")
     return [folder.name for folder in folders]
 

@@ -1,5 +1,6 @@
 """One screen that says what a training or an evaluation came to."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
     preset = min(task.PRESETS, key=lambda name: len(differences(name)))
     # A folder of data is another one on every machine.
     shown = {name: "DIR" if name == "data_dir" else show(value) for name, value in differences(preset).items()}
+    if seed is not None and "start" in shown:  # begun with the run of the same seed, by its name
+        shown["start"] = re.sub(rf"-{run.config.seed}$", f"-{seed}", shown["start"])
     flags = [f"{flag(name)} {value}" for name, value in sorted(shown.items())]
     own = f"--seed {run.config.seed if seed is None else seed}"
     return " ".join([run.command(), f"--preset {preset}", *flags, own, f"--backend {run.backend}"])

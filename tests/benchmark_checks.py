@@ -28,29 +28,41 @@ def check_inference(framework: str, out: Path) -> None:
     assert (out / "inference.png").read_bytes().startswith(b"\x89PNG")
 
 
-def check_babi(framework: str) -> None:
+def check_written(file: Path, medians: dict[str, float], sentence: str) -> None:
+    """What was kept is what was printed: the only table, and the sentence."""
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    (table,) = kept["tables"]
+    assert {name: round(row[1], 3) for name, row in table["rows"].items() if name in medians} == medians
+    assert all(low <= middle <= high for low, middle, high in table["rows"].values())
+    assert kept["sentences"] == [sentence] and f"benchmarks {file.stem} --updates" in kept["command"]
+    assert str(file.parent) not in kept["command"] and kept["versions"]["numpy"]
+
+
+def check_babi(framework: str, out: Path) -> None:
     """A table with a line for each contender."""
     small = ["--preset", "smoke", "--questions", "40", "--updates", "2", "--padded", "8", "--repetitions", "2"]
-    command = [sys.executable, "-m", "benchmarks", "babi", *small, "--frameworks", framework]
+    command = [sys.executable, "-m", "benchmarks", "babi", *small, "--frameworks", framework, "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "preset smoke: batch 32, N = 3" in done.stdout and f"{framework}: time of an example" in done.stdout
     rows = [line.rsplit(maxsplit=3) for line in done.stdout.splitlines() if line]
     medians = {row[0]: float(row[1]) for row in rows if row[0] in ("by length", "padded to 320", "bare products")}
     assert len(medians) == 3 and medians["by length"] == 1 and min(medians.values()) > 0
-    times, share = done.stdout.splitlines()[-2].split(": ")[1].split(" ")[0], done.stdout.split("; ")[-1].split(" ")[0]
+    sentence = done.stdout.splitlines()[-2]  # then it says what it wrote
+    times, share = sentence.split(": ")[1].split(" ")[0], sentence.split("; ")[-1].split(" ")[0]
     assert abs(float(times) - medians["padded to 320"]) < 0.06  # the sentence says what the table says
     assert abs(float(share) - 100 * medians["bare products"]) < 0.6
+    check_written(out / "babi.json", medians, sentence)
 
 
-def check_pai(framework: str, *, xl: bool) -> None:
+def check_pai(framework: str, out: Path, *, xl: bool) -> None:
     """A table with a line for each contender, and a sentence that says what it says."""
     small = ["--preset", "smoke", "--updates", "1", "--repetitions", "2", *(["--xl"] if xl else [])]
-    command = [sys.executable, "-m", "benchmarks", "pai", *small, "--frameworks", framework]
+    command = [sys.executable, "-m", "benchmarks", "pai", *small, "--frameworks", framework, "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "preset smoke: batch 16, N = 3" in done.stdout
-    *table, sentence = done.stdout.splitlines()
+    *table, sentence, _ = done.stdout.splitlines()
     names = [framework, f"{framework}, bare products", "making the data", f"{framework}, --memory xl"]
     rows = [line.rsplit(maxsplit=3) for line in table if line]
     medians = {row[0]: float(row[1]) for row in rows if row[0] in names}
@@ -63,6 +75,7 @@ def check_pai(framework: str, *, xl: bool) -> None:
     rate, share, data, *longer = map(float, found.groups())
     assert rate > 0 and abs(share - 100 * medians[names[1]]) < 0.6 and abs(data - 100 * medians[names[2]]) < 0.2
     assert all(abs(times - medians[names[3]]) < 0.006 for times in longer)
+    check_written(out / "pai.json", medians, sentence)
 
 
 def check_refused(*options: str, said: str, benchmark: str = "inference") -> None:

@@ -7,9 +7,9 @@ def test_inference(tmp_path):
     check_inference("jax", tmp_path / "out")
 
 
-def test_babi():
-    check_babi("jax")
+def test_babi(tmp_path):
+    check_babi("jax", tmp_path / "out")
 
 
-def test_pai():
-    check_pai("jax", xl=False)  # it is compiled, which takes its time
+def test_pai(tmp_path):
+    check_pai("jax", tmp_path / "out", xl=False)  # it is compiled, which takes its time

@@ -31,12 +31,12 @@ def test_the_example_server_answers_and_draws(tmp_path):
     assert (tmp_path / "s.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_babi():
-    check_babi("torch")
+def test_babi(tmp_path):
+    check_babi("torch", tmp_path / "out")
 
 
-def test_pai():
-    check_pai("torch", xl=True)
+def test_pai(tmp_path):
+    check_pai("torch", tmp_path / "out", xl=True)
 
 
 @pytest.mark.parametrize("given", [{}, {"optimiser": "adam", "dropout": 0.1, "layers": 3, "length": 4}])

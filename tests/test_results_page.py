@@ -57,8 +57,8 @@ def evaluation(split: str, update: int, passes: int, levels: list[list[float]], 
     return {**where, **means, "draws": draws, "levels": levels, "level_shares": shares, **more}
 
 
-def logged(update: int, steps: float) -> dict:
-    return {"kind": "train", "update": update, "expected_steps": steps}
+def logged(update: int, steps: float, passes: int = 6) -> dict:
+    return {"kind": "train", "update": update, "expected_steps": steps, "forward_passes": passes * update}
 
 
 SESSION = {"backend": "jax", "from": 0, "to": 40, "seconds": 14400.0, "cpu_seconds": 10800.0}
@@ -72,7 +72,7 @@ def write_run(folder: Path, task: str, config, metrics: list[dict], kept=(), ses
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def write_about(folder: Path, **about: str) -> None:
+def write_about(folder: Path, **about: str | dict[str, str]) -> None:
     (folder / "about.json").write_text(json.dumps({"title": "Made up", "text": "A text.", **about}))
 
 
@@ -126,6 +126,28 @@ def test_the_numbers_of_babi_are_those_of_the_runs(make, tmp_path: Path):
     assert "40 updates, 320 examples; 3.0 hours of one core each (4.0 hours by the clock)" in page
     links = [line.split("](")[1].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert len(links) == 5 and all((tmp_path / link).read_bytes().startswith(b"\x89PNG") for link in links)
+
+
+def test_effort_is_counted_through_the_runs_that_a_run_began_with(make, unsaved, tmp_path: Path):
+    """A first run that does not solve all tasks, a second that begins with it and does, a third whose first is lost."""
+    folder = tmp_path / "results" / "made"
+    batch = {"batch_size": 8, "updates": 40}
+    unsolved = [logged(20, 3.0, passes=10), evaluation("valid", 20, 200, every_task(0.99, 2.5, worst=0.9))]
+    write_run(folder / "first-0", "babi", BabiConfig(**batch), [*unsolved, logged(40, 2.0, passes=10)])
+    solves = [logged(10, 4.0), evaluation("valid", 10, 60, every_task(0.99, 2.5)), logged(40, 5.0)]
+    write_run(folder / "second-0", "babi", BabiConfig(**batch, start="elsewhere/first-0"), solves)
+    write_run(folder / "third-0", "babi", BabiConfig(**batch, start="second-0"), solves)
+    write_run(folder / "lost-0", "babi", BabiConfig(**batch, start="gone-0"), solves)
+    labels = {name: name.removesuffix("-0") for name in ("first-0", "second-0", "third-0", "lost-0")}
+    write_about(folder, task="babi", labels=labels)
+    make(tmp_path / "results", tmp_path)
+    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert cells(page, "first", "0 of 1")[:3] == ["not reached"] * 3
+    assert "--start elsewhere/first-SEED --updates 40" in page
+    # 40 updates of 8 with 10 passes, then 10 with 6; 20 updates each of 3 and 2 steps until halting, then 10 of 4.
+    assert cells(page, "second", "1 of 1")[:5] == ["50", "3680", "1120", "1.00", "1.00"]
+    assert cells(page, "third", "1 of 1")[:3] == ["50", "3680", "1120"]  # solved before it began
+    assert "| lost | 1 of 1" not in page and "left out are runs that began with one that is not here" in page
 
 
 def test_the_page_depends_on_the_runs_alone(make, unsaved, tmp_path: Path):
@@ -214,6 +236,23 @@ def test_a_measurement_of_difficulty_that_is_none_is_refused(hardness, tmp_path:
     (tmp_path / "difficulty-0.json").write_text(json.dumps(content))
     with pytest.raises(Refused, match="is not what python -m tasks"):
         hardness(tmp_path, {0})
+
+
+def test_speed_is_what_the_benchmarks_wrote(make, tmp_path: Path):
+    folder = tmp_path / "results" / "speed"
+    folder.mkdir(parents=True)
+    write_about(folder, task="speed")
+    tables = [{"title": "time over that of a", "base": "a", "rows": {"a": [1, 1, 1], "b, twice": [1.5, 2, 2.25]}}]
+    written = {"benchmark": "babi", "command": "python -m benchmarks babi", "about": "updates", "tables": tables}
+    written |= {"versions": {"numpy": "2.4"}, "machine": "2 cores", "sentences": ["b takes twice as long"]}
+    (folder / "babi.json").write_text(json.dumps(written))
+    assert make(tmp_path / "results", tmp_path) == ["speed"]
+    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert cells(page, "b, twice") == ["2.00", "1.50 to 2.25"]
+    assert "- b takes twice as long\n" in page and "`python -m benchmarks babi`; numpy 2.4; 2 cores." in page
+    (folder / "pai.json").write_text(json.dumps(written | {"tables": [{"title": "t", "rows": {"a": [1]}}]}))
+    with pytest.raises(Refused, match=r"pai\.json is not what python -m benchmarks pai --out writes"):
+        make(tmp_path / "results", tmp_path)
 
 
 def test_time_that_was_not_noted_is_not_zero(make, unsaved, tmp_path: Path):

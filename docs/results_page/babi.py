@@ -1,5 +1,6 @@
 """The section of bAbI: errors and steps by method and by task, and what it took to solve all tasks."""
 
+import math
 import statistics
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tasks.babi.stories import TASK_NAMES
 from tasks.runs import Run, read_records
 
 PAPER = {"PonderNet": 1658, "Universal Transformer with ACT": 10161}  # steps, paper §3.2; it does not say of what
+EFFORT = ("updates", "run", "expected")  # what was spent: updates, and example-steps in two ways of counting
 # (data, split, N where it is not the run's own) -> an evaluation for each seed
 Scores = dict[tuple[str, str, int | None], list[dict[str, Any]]]
 
@@ -102,36 +104,59 @@ def task_table(found: dict[str, Scores]) -> list[str]:
     return ["", lead, "", *table(["task", *found], rows)]
 
 
-def effort(run: Run) -> dict[str, float] | None:
-    """Updates and example-steps of training until every task was first under 5 % in a validation; None: never.
+def phases(run: Run, named: dict[str, Run]) -> list[Run] | None:
+    """The runs that a run began with (--start), the first of them first, and itself; None: one is not at hand."""
+    found = [run]
+    while (start := found[-1].config.start) is not None:
+        before = named.get(Path(start).name)
+        if before is None or before in found:
+            return None
+        found.append(before)
+    return found[::-1]
+
+
+def spent(run: Run, last: float = math.inf) -> dict[str, float]:
+    """Updates and example-steps of a training as far as the update `last`.
 
     "run" counts the steps that were computed, "expected" those until halting: the mean steps of the updates logged.
     """
-    for record in evaluations(run, "valid"):
-        if max(errors(record).values()) < SOLVED:
-            break
-    else:
-        return None
-    batch, last, expected = run.config.batch_size, 0, 0.0
+    batch, updates, passes, expected = run.config.batch_size, 0, 0, 0.0
     for line in read_records(run.metrics):
-        if line["kind"] == "train" and line["update"] <= record["update"]:
-            expected += line["expected_steps"] * (line["update"] - last) * batch
-            last = line["update"]
-    return {"updates": record["update"], "run": record["forward_passes"] * batch, "expected": expected}
+        if line["kind"] == "train" and line["update"] <= last:
+            expected += line["expected_steps"] * (line["update"] - updates) * batch
+            updates, passes = line["update"], line["forward_passes"]
+    return {"updates": updates, "run": passes * batch, "expected": expected}
+
+
+def effort(runs: list[Run]) -> dict[str, float] | None:
+    """What runs, each begun with the one before, spent until every task was first under 5 %; None: never."""
+    total = dict.fromkeys(EFFORT, 0.0)
+    for run in runs:
+        solved_at = [line["update"] for line in evaluations(run, "valid") if solved(line) == len(line["levels"])]
+        part = spent(run, min(solved_at, default=math.inf))
+        total = {name: total[name] + part[name] for name in EFFORT}
+        if solved_at:
+            return total
+    return None
 
 
 def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
-    """What solving all tasks took, and the ratios of each group to the first."""
-    own = {label: group for label, group in experiment.groups.items() if all(run.config.start is None for run in group)}
-    efforts = {label: [effort(run) for run in group] for label, group in own.items()}
+    """What solving all tasks took, and the ratios of each group to the first that did."""
+    named = {run.folder.name: run for group in experiment.groups.values() for run in group}
+    chains = {label: [phases(run, named) for run in group] for label, group in experiment.groups.items()}
+    efforts = {
+        label: [effort(runs) for runs in of_seeds if runs is not None]
+        for label, of_seeds in chains.items()
+        if None not in of_seeds
+    }
     if not efforts:
         return []
-    base = next(iter(efforts))
+    base = next((label for label, of_seeds in efforts.items() if any(of_seeds)), next(iter(efforts)))
     rows = []
     for label, of_seeds in efforts.items():
         reached = [one for one in of_seeds if one is not None]
         cells = [f"{len(reached)} of {len(of_seeds)}"]
-        for name in ("updates", "run", "expected"):
+        for name in EFFORT:
             values = [one[name] for one in reached]
             cells.append(spread(values, 0) if values else "not reached")
         rows.append([label, *cells, *(ratio(efforts[label], efforts[base], name) for name in ("run", "expected"))])
@@ -139,12 +164,15 @@ def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
     head = ["run", "seeds", "updates", "example-steps run", "expected", f"run, over {base}", "expected, over it"]
     first, second = PAPER.values()
     text = "Training until every task was first under 5 % in a validation of the run"
-    text += ":" if len(own) == len(experiment.groups) else " (runs that began with another's parameters are left out):"
+    if any(runs is not None and len(runs) > 1 for of_seeds in chains.values() for runs in of_seeds):
+        text += ", together with the runs whose parameters it began with"
+    if len(efforts) < len(chains):
+        text += " (left out are runs that began with one that is not here)"
     note = (
         f"The paper gives {first} steps for PonderNet and {second} for the Universal Transformer with ACT, "
         f"{second / first:.1f} times as many, and does not say of what: none of these ratios is the same quantity."
     )
-    return ["", text, "", *table([*head, "sum of steps in evaluation, over it"], rows), "", note]
+    return ["", f"{text}:", "", *table([*head, "sum of steps in evaluation, over it"], rows), "", note]
 
 
 def ratio(mine: list[dict[str, float] | None], base: list[dict[str, float] | None], name: str) -> str:

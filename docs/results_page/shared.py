@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from tasks import figures
 from tasks.errors import Refused
 from tasks.registry import task_class
-from tasks.runs import Run, read_json, read_records
+from tasks.runs import Run, read_records
 from tasks.summary import time_spent, training_command, updates_not_noted
 
 
@@ -21,8 +21,7 @@ class Experiment(NamedTuple):
     loaded: dict[str, list[figures.Loaded]]
 
 
-def load(folder: Path) -> Experiment:
-    about = read_json(folder / "about.json")
+def load(folder: Path, about: dict[str, Any]) -> Experiment:
     task = task_class(about.get("task"))
     items = [figures.load(path) for path in figures.find_runs([str(folder)])]
     items = [item._replace(values=item.values | nameless(item.values)) for item in items]

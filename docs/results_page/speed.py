@@ -1,0 +1,44 @@
+"""The section of speed: what `python -m benchmarks training|babi|pai --out docs/results/speed` measured."""
+
+from pathlib import Path
+from typing import Any
+
+from results_page.shared import table
+from tasks.errors import Refused
+from tasks.runs import read_json
+
+ORDER = ("training", "babi", "pai")
+
+
+def ratio_table(measured: dict[str, Any]) -> list[str]:
+    rows = [
+        [name, f"{middle:.2f}", f"{low:.2f} to {high:.2f}"] for name, (low, middle, high) in measured["rows"].items()
+    ]
+    return [f"{measured['title']}:", "", *table(["", "median", "quartiles"], rows), ""]
+
+
+def benchmark(content: dict[str, Any]) -> list[str]:
+    """Title, command and circumstances, the tables, and what they come to."""
+    said = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
+    lines = [
+        f"### {content['benchmark']}",
+        "",
+        f"{content['about']}. `{content['command']}`; {said}; {content['machine']}.",
+        "",
+    ]
+    for measured in content["tables"]:
+        lines += ratio_table(measured)
+    sentences = [f"- {sentence}" for sentence in content["sentences"]]
+    return [*lines, *sentences, ""] if sentences else lines
+
+
+def section(folder: Path) -> list[str]:
+    lines = []
+    for path in (folder / f"{name}.json" for name in ORDER):
+        if not path.exists():
+            continue
+        try:
+            lines += benchmark(read_json(path))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise Refused(f"{path} is not what python -m benchmarks {path.stem} --out writes") from None
+    return lines
