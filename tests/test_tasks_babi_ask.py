@@ -147,6 +147,7 @@ def test_what_cannot_be_answered_gets_one_sentence(
         ("there is no run folder", "Where is Mary?", "--run", str(tmp_path / "nowhere")),
         ("there is no question", "Mary moved to the kitchen.", "--run", str(good)),
         ("line 2: 'zebra' is not a word", "Mary moved to the kitchen.\nWhere is the zebra?", "--run", str(good)),
+        ("line 1: '77777", f"{'7' * 5000} Where is Mary?", "--run", str(good)),
         ("is a run of --method act", "Where is Mary?", "--run", str(act)),
         ("not a checkpoint of this project", "Where is Mary?", "--run", str(whole)),
         ("belongs to another run: --embedding", "Where is Mary?", "--run", str(wrong)),
@@ -154,3 +155,6 @@ def test_what_cannot_be_answered_gets_one_sentence(
         out, err = spoken(capsys, 2, text, *arguments)
         (sentence,) = err.splitlines()
         assert words in sentence and out == ""
+    monkeypatch.setattr(sys, "stdin", None)
+    assert ask.main(["--run", str(good)]) == 2
+    assert capsys.readouterr().err == "there is no story: standard input is closed\n"

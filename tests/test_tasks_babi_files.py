@@ -75,6 +75,25 @@ def test_without_validation_files_a_tenth_of_train_is_held_out(tmp_path: Path):
     assert sum(len(story.questions()) for story in valid) == 20
 
 
+def test_files_without_enough_questions_are_refused(tmp_path: Path):
+    told = "1 Mary moved to the garden.\n"
+    put(tmp_path / "none", "qa1_test.txt", told.encode())
+    with pytest.raises(Refused, match=r"qa1_test\.txt has no question$"):
+        files.open_source(tmp_path / "none").stories(1, "test")
+    put(tmp_path / "one", "qa1_train.txt", (told + "2 Where is Mary?\tgarden\t1\n").encode())
+    for split in ("train", "valid"):
+        with pytest.raises(Refused, match=r"qa1_train\.txt has too few questions to hold some out for validation"):
+            files.open_source(tmp_path / "one").stories(1, split)
+
+
+def test_what_no_layout_has_is_not_kept_of_an_archive(tmp_path: Path):
+    wanted = (f"{ROOT}/en/qa6_train.txt", "./en-10k/qa6_train.txt")
+    other = (f"{ROOT}/hn/qa6_train.txt", "en/deeper/qa6_train.txt", "d1/qa6_train.txt")
+    (tmp_path / "babi.tar.gz").write_bytes(pack([(name, content(6, "train", 5)) for name in (*wanted, *other)]))
+    kept = [name for name, _ in files.members(tmp_path / "babi.tar.gz")]
+    assert kept == [wanted[0], wanted[1].removeprefix("./")]
+
+
 def test_a_layout_can_be_chosen(tmp_path: Path):
     put(tmp_path / "en-10k", "qa6_train.txt", content(6, "train", 30))
     put(tmp_path / "en", "qa6_train.txt", content(6, "train", 10))

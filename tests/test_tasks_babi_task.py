@@ -51,6 +51,29 @@ def test_a_set_may_have_other_lengths_than_the_first():
     assert (batch.weights[0, :8] > 0).all() and not batch.weights[0, 8:].any()
 
 
+def test_a_later_set_may_lack_the_shortest_stories():
+    """Stories that fill the gap are cut to fit: with few questions, the sets of task 14 differ in their least length."""
+    made = task(tasks="14", questions=20, renew=1, batch_size=16, dropout=0.0)
+    least = [min(bucket.size for bucket in made.pool("train", part).buckets) for part in range(12)]
+    assert min(least) == least[0] < max(least)
+    batch = made.batches("train", [least.index(max(least))])
+    rows = made.rows[least[0]]
+    assert batch.inputs[f"words.{least[0] + 1}"].shape[1] == rows
+    assert not batch.weights[0, :rows].any() and batch.inputs[f"words.{least[0] + 1}"][0, :, -1].any(axis=-1).all()
+
+
+def test_what_a_training_reads_is_opened_before_it(tmp_path):
+    (tmp_path / "qa1_train.txt").write_text("1 Mary moved to the garden.\n2 Where is Mary?\tgarden\t1\n" * 20)
+    settings = {"tasks": "1", "data_dir": str(tmp_path), "test_examples": None}
+    task(**settings).check()
+    with pytest.raises(Refused, match=r"no file qa1_test\.txt .*\(--test-examples off trains without a test\)"):
+        task(**settings | {"test_examples": 20}).check()
+    with pytest.raises(Refused, match="no file qa2_train"):
+        task(**settings | {"tasks": "1,2"}).check()
+    with pytest.raises(Refused, match="--batch-size is too small"):
+        task(batch_size=1).check()
+
+
 def test_a_batch_holds_the_stories_that_its_ids_name():
     made = task(dropout=0.0)
     batch = made.batches("train", [4])
@@ -110,7 +133,7 @@ def test_wrong_settings_are_refused(settings: dict, words: str):
         task(**settings)
 
 
-@pytest.mark.parametrize("more", ["3", "3:x", "3:1", "1:0", "1:101", "1:2,"])
+@pytest.mark.parametrize("more", ["3", "3:x", "3:1", "1:0", "1:101", "1:2,", "1:2,1:3"])
 def test_shares_that_cannot_be_are_refused(more: str):
     with pytest.raises(Refused, match="--more"):
         task(more=more)

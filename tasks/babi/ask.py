@@ -90,7 +90,7 @@ def questions(
         if not text:
             story, before = [], 0
             continue
-        if found := match(r"([0-9]+)\s+", text):
+        if found := match(r"([0-9]{1,9})\s+", text):
             text, own = text[found.end() :], int(found[1])
             if own == 1 or own <= before:
                 story = []
@@ -144,7 +144,11 @@ def main(arguments: Sequence[str] | None = None, source: TextIO | None = None) -
         help="a run folder of python -m tasks.babi (default the shipped one)",
     )
     try:
-        answer(parser.parse(arguments).run, source or sys.stdin)
+        name = parser.parse(arguments).run
+        source = source or sys.stdin
+        if source is None:
+            raise Refused("there is no story: standard input is closed")
+        answer(name, source)
     except UnicodeDecodeError:
         raise Refused("the story is not text in UTF-8") from None
     except BrokenPipeError:  # nobody reads on; what is still buffered must not be tried again at exit

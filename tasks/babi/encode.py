@@ -108,6 +108,11 @@ def loaded_table(source: Source, tasks: Iterable[int], split: str) -> Table:
     return join([encode(source.stories(task, split), task) for task in tasks])
 
 
+def cut(table: Table, sentences: int) -> Table:
+    """The same questions with no more than the last so many sentences before each."""
+    return table._replace(starts=np.maximum(table.starts, table.stops - sentences))
+
+
 def buckets_of(lengths: np.ndarray, buckets: Sequence[int] = BUCKETS) -> np.ndarray:
     """The index of the smallest bucket that holds each length."""
     found = np.searchsorted(np.asarray(buckets), lengths)

@@ -24,7 +24,7 @@ LAYOUTS = ("en-valid-10k", "en-10k", "en-valid", "en")  # the first that is ther
 ARCHIVE_ROOT = "tasks_1-20_v1-2"
 NAME = pattern(r"qa([1-9]|1[0-9]|20)(?:_([a-z-]+))?_(train|valid|test)\.txt")
 MAX_BYTES = 64 * 2**20  # of a file; the largest released one has 5 MB
-MAX_UNPACKED = 4 * 2**30  # of an archive
+MAX_UNPACKED = 2**29  # of an archive
 
 Read = Callable[[], bytes]
 
@@ -39,20 +39,25 @@ class Source:
         """The stories of a task's split, their words checked."""
         if split not in SPLITS:
             raise Refused(f"--split must be one of {', '.join(SPLITS)}, got {split!r}")
-        if (task, split) in self.files:
-            name, read = self.files[task, split]
-            stories = text.read(read(), name, vocabulary.check_line)
-            if split == "train" and not self.has_validation():
-                return stories[: held_out(stories)]
-            return stories
-        if split == "valid" and not self.has_validation() and (task, "train") in self.files:
-            name, read = self.files[task, "train"]
-            stories = text.read(read(), name, vocabulary.check_line)
-            return stories[held_out(stories) :]
+        if (task, split) in self.files and (split != "train" or self.has_validation()):
+            return self.read(task, split)
+        if split != "test" and not self.has_validation() and (task, "train") in self.files:
+            stories = self.read(task, "train")
+            first = held_out(stories)
+            if first == 0:
+                raise Refused(f"{self.files[task, 'train'][0]} has too few questions to hold some out for validation")
+            return stories[first:] if split == "valid" else stories[:first]
         long, short = f"qa{task}_{TASK_NAMES[task]}_{split}.txt", f"qa{task}_{split}.txt"
         there = sorted({split for number, split in self.files if number == task})
         hint = f"; of task {task} it has {' and '.join(there)}" if there else ""
         raise Refused(f"{self.label} has no file {short} or {long}{hint}")
+
+    def read(self, task: int, split: str) -> list[Story]:
+        name, read = self.files[task, split]
+        stories = text.read(read(), name, vocabulary.check_line)
+        if not any(story.questions() for story in stories):
+            raise Refused(f"{name} has no question")
+        return stories
 
     def has_validation(self) -> bool:
         return any(split == "valid" for _, split in self.files)
@@ -127,12 +132,22 @@ def list_archive(path: Path) -> Found:
     """The files in a .tar.gz; all of the wanted ones are read into memory at once, nothing is written."""
     found: Found = {}
     for name, data in members(path):
-        *folders, file = name.split("/")
-        folders = folders[1:] if folders[:1] == [ARCHIVE_ROOT] else folders
-        layout = folders[0] if folders else ""
-        if len(folders) <= 1 and layout in ("", *LAYOUTS):
-            add(found, layout, file, f"{path}: {name}", lambda data=data: data)
+        layout = layout_of(name)
+        assert layout is not None  # others are no members
+        add(found, layout, name.rpartition("/")[2], f"{path}: {name}", lambda data=data: data)
     return found
+
+
+def layout_of(name: str) -> str | None:
+    """The layout that a member of an archive is of by its folder, "" at the top, None where no layout has it.
+
+    >>> layout_of("tasks_1-20_v1-2/en/qa1_train.txt"), layout_of("qa1_train.txt"), layout_of("hn/qa1_train.txt")
+    ('en', '', None)
+    """
+    folders = name.split("/")[:-1]
+    folders = folders[1:] if folders[:1] == [ARCHIVE_ROOT] else folders
+    layout = "/".join(folders)
+    return layout if layout in ("", *LAYOUTS) else None
 
 
 def members(path: Path) -> list[tuple[str, bytes]]:
@@ -145,7 +160,7 @@ def members(path: Path) -> list[tuple[str, bytes]]:
                 check_inside(path, member)
                 if member.offset_data + member.size > MAX_UNPACKED:
                     raise Refused(f"{path} unpacks to more than {MAX_UNPACKED} bytes: not an archive of the bAbI tasks")
-                if member.isfile() and NAME.fullmatch(name.rpartition("/")[2]):
+                if member.isfile() and layout_of(name) is not None and NAME.fullmatch(name.rpartition("/")[2]):
                     if member.size > MAX_BYTES:
                         raise Refused(f"{path}: {name} is larger than {MAX_BYTES} bytes")
                     file = archive.extractfile(member)

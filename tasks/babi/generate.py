@@ -3,8 +3,9 @@
     python -m tasks.babi.generate --out DIR --task 1-20 --questions 10000 --seed 0
 
 Story number `index` of (seed, task, split) is a pure function of these. A story belongs to one split by a checksum of
-its statements, whatever the seed, so that no story of one split ever occurs in another; tasks 4 and 17 have too few
-stories for that (1,920 and 5,760 different sets of statements), their splits are independent draws that overlap.
+its statements, whatever the seed, so that no whole story of one split ever occurs in another (what stands before an
+early question of a story is short, and may do: so it is in the released files); tasks 4 and 17 have too few stories for
+that (1,920 and 5,760 different sets of statements), their splits are independent draws that overlap.
 """
 
 import itertools

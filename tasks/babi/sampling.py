@@ -1,8 +1,7 @@
 """Batches by number, for generated and for loaded stories alike: a pure function of (table, seed, update).
 
 Every task is equally likely for each example, or has the share that it is given, and every question of a task is
-equally likely, whatever their numbers. A batch
-has a fixed number of rows from each bucket of lengths, so that all updates have the same shapes; weights make up for
+equally likely, whatever their numbers. A batch has a fixed number of rows from each bucket of lengths, so that all updates have the same shapes; weights make up for
 it: the weighted mean over a batch has the expectation that plain draws would have.
 """
 
@@ -12,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ponder_ref.interface import Batch
-from tasks.babi.encode import BUCKETS, Table, buckets_of, gather
+from tasks.babi.encode import BUCKETS, Table, buckets_of, cut, gather
 from tasks.batches import STREAMS, words
 
 
@@ -72,6 +71,12 @@ class Pool:
 
     def batch(self, ids: np.ndarray, weights: np.ndarray, size: int) -> Batch:
         return Batch(gather(self.table, ids, size), self.table.answers[ids], weights, ids)
+
+    def filler(self, rows: int, size: int) -> Batch:
+        """Rows of weight 0 for a bucket that has no questions here: the first question, its story cut to fit."""
+        ids = np.zeros(rows, np.int64)
+        inputs = gather(cut(self.table, size), ids, size)
+        return Batch(inputs, self.table.answers[ids], np.zeros(rows, np.float32), ids)
 
     def in_order(self, batch_size: int | Callable[[int], int], among: np.ndarray | None = None) -> Iterator[Batch]:
         """Every question once, for evaluation: batches of `[batch_size]` rows of one bucket, weight 1.

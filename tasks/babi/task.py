@@ -18,7 +18,7 @@ from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
 from tasks.babi.download import URL, choose_folder
-from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, generated_table, join, loaded_table
+from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, cut, generated_table, join, loaded_table
 from tasks.babi.files import open_source
 from tasks.babi.generate import parse_tasks
 from tasks.babi.report import draw, lines
@@ -112,6 +112,8 @@ class BabiConfig(TrainingConfig):
                 raise Refused(f"--more must look like 3:2,16:3, got {part!r}") from None
             if task not in self.task_numbers() or not 0 < share <= 100:
                 raise Refused(f"--more takes tasks of --tasks, each with a number in (0, 100], got {part!r}")
+            if task in found:
+                raise Refused(f"--more names task {task} twice, got {self.more!r}")
             found[task] = share
         return found
 
@@ -255,9 +257,10 @@ class Babi:
     @functools.lru_cache(maxsize=2)  # noqa: B019 (a run has one task)
     def pool(self, split: str, part: int = 0) -> Pool:
         """The questions of a split, cut to the longest story; training's may come in parts."""
-        table = self.table(split, part)
-        starts = np.maximum(table.starts, table.stops - self.config.sentences)
-        return Pool(table._replace(starts=starts), shares=self.config.shares() if split == "train" else None)
+        return Pool(
+            cut(self.table(split, part), self.config.sentences),
+            shares=self.config.shares() if split == "train" else None,
+        )
 
     @functools.cached_property
     def rows(self) -> dict[int, int]:
@@ -267,6 +270,16 @@ class Babi:
             return {b.size: n for b, n in zip(pool.buckets, pool.rows(self.config.batch_size), strict=True)}
         except ValueError as error:
             raise Refused(f"--batch-size is too small: {error}") from None
+
+    def check(self) -> None:
+        """Opens what a training will read, so that what cannot be read is refused before it begins."""
+        _ = self.rows
+        self.pool("valid")
+        if self.source is not None and self.config.test_examples is not None:
+            try:
+                self.table("test")
+            except Refused as error:
+                raise Refused(f"{error} (--test-examples off trains without a test)") from None
 
     def part(self, index: int) -> int:
         return 0 if self.config.renew is None or self.source is not None else index // self.config.renew
@@ -289,8 +302,7 @@ class Babi:
                 stories, *rest = by_size[size]
                 part = Batch(Inputs(*(x[0] for x in stories)), *(x[0] for x in rest))
             else:  # a set without stories of this length: rows of weight 0 keep the shapes
-                ids = np.repeat(pool.buckets[0].ids[:1], rows)
-                part = pool.batch(ids, np.zeros(rows, np.float32), size)
+                part = pool.filler(rows, size)
             inputs |= named(part.inputs)
             parts.append(part)
         inputs = with_dropout(self.model(), inputs, self.config.seed, index, self.config.max_steps)
