@@ -19,6 +19,7 @@ from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
 
 BETA, LAMBDA_P = 0.01, 0.2
+MOST = 10**6  # of anything that is counted
 
 
 def _inputs(steps: int, batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -142,23 +143,27 @@ def _listed(known: tuple[str, ...], text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _numbers(text: str) -> tuple[float, ...]:
+def _means(text: str) -> tuple[float, ...]:
+    """Mean numbers of steps, each of at least 1."""
     try:
-        return tuple(float(word) for word in text.replace(",", " ").split())
+        found = tuple(float(word) for word in text.replace(",", " ").split())
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be numbers separated by commas, got {text!r}") from None
+        found = ()
+    if not found or not all(1 <= mean <= MOST for mean in found):  # NaN is not, either
+        raise argparse.ArgumentTypeError(f"must be numbers of at least 1, separated by commas, got {text!r}")
+    return found
 
 
-def _positive(least: int, text: str, most: int | None = None) -> int:
-    if not text.isdecimal() or int(text) < least or (most is not None and int(text) > most):
-        values = f"of at least {least}" if most is None else f"in {least}..{most}"
-        raise argparse.ArgumentTypeError(f"must be an integer {values}, got {text!r}")
+def _positive(least: int, text: str, most: int = MOST) -> int:
+    if not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
+        shown = text if len(text) < 30 else f"{text[:10]}..."
+        raise argparse.ArgumentTypeError(f"must be an integer in {least}..{most}, got {shown!r}")
     return int(text)
 
 
 def _count(name: str, least: int) -> Callable[[str], int]:
     """What a flag of this name takes: numbers from `least` on, threads as many as a training may have."""
-    return partial(_positive, least, most=THREADS.high if name == "threads" else None)
+    return partial(_positive, least, most=THREADS.high if name == "threads" else MOST)
 
 
 def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[str, int, int, str], ...] = ()) -> None:
@@ -213,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
         ("threads", 1, "of each framework"),
     ):
         command.add_argument(f"--{name}", type=_count(name, 1), default=value, help=f"{what} (default: {value})")
-    command.add_argument("--means", type=_numbers, default=(4, 10, 16), help="mean steps (default: 4,10,16)")
+    command.add_argument("--means", type=_means, default=(4, 10, 16), help="mean steps (default: 4,10,16)")
     for name, known in (("frameworks", ("torch", "jax")), ("networks", ("rnn", "transformer"))):
         command.add_argument(f"--{name}", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
     command.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu beside busy neighbours")

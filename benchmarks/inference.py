@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
+from benchmarks.report import make_folder
 from benchmarks.shared import Skipped, import_or_skip
 from tasks.checkpoint import write_whole
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused
 from tasks.plots import COLOURS, pyplot, save
 
 SEED = 1
@@ -212,8 +213,11 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
 
 def inference(options: argparse.Namespace) -> int:
     """Prints the table; writes it as JSON and as a picture."""
+    if (most := max(options.means)) > options.steps:
+        raise Refused(f"--means must be at most --steps, {options.steps}, got {most:g}")
     if options.examples % options.slots:
         raise Refused(f"--examples must be a multiple of --slots, got {options.examples} and {options.slots}")
+    make_folder(options.out)
     records: list[dict[str, Any]] = []
     for framework in options.frameworks:
         for network in options.networks:
@@ -235,10 +239,6 @@ def inference(options: argparse.Namespace) -> int:
     print()
     for line in targets(records, options.slots):
         print(line)
-    try:
-        options.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(options.out, error) from None
     content = {"options": setting, "records": records, "peers": others}
     write_whole(options.out / "inference.json", json.dumps(content, indent=1, default=str).encode())
     draw(records, options.out / "inference.png")

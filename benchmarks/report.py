@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 from benchmarks.shared import quartiles, ratios
@@ -36,6 +37,13 @@ def command_of(name: str, options: argparse.Namespace) -> str:
     return " ".join(words)
 
 
+def make_folder(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(out, error) from None
+
+
 class Report:
     """The tables and sentences of one benchmark; `about` says in a few lines what is timed."""
 
@@ -50,6 +58,8 @@ class Report:
             "tables": [],
             "sentences": [],
         }
+        if self.out is not None:  # before anything is measured
+            make_folder(self.out)
         print("\n".join(about) + "\n", flush=True)
 
     def table(self, title: str, seconds: dict[str, list[float]], base: str) -> None:
@@ -67,9 +77,5 @@ class Report:
         if self.out is None:
             return
         file = self.out / f"{self.name}.json"
-        try:
-            self.out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.out, error) from None
         write_whole(file, (json.dumps(self.content, indent=1, ensure_ascii=False) + "\n").encode())
         print(f"wrote {file}")

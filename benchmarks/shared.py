@@ -51,7 +51,7 @@ def interleaved(runs: dict[str, Run], repetitions: int) -> dict[str, list[float]
 def quartiles(seconds: dict[str, list[float]], base: str) -> dict[str, list[float]]:
     """Of each, time over that of the base in the same repetition: lower quartile, median, upper quartile."""
     return {
-        name: statistics.quantiles((t / b for t, b in zip(times, seconds[base], strict=True)), n=4)
+        name: statistics.quantiles([t / b for t, b in zip(times, seconds[base], strict=True)], n=4, method="inclusive")
         for name, times in seconds.items()
     }
 

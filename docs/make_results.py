@@ -13,6 +13,7 @@ from pathlib import Path
 from results_page import babi, general, pai, speed
 from results_page.shared import load
 
+from tasks.checkpoint import write_whole
 from tasks.errors import Refused, one_sentence
 from tasks.runs import read_json
 
@@ -40,7 +41,7 @@ def make(results: Path, docs: Path) -> list[str]:
             experiment = load(folder, about)
             lines = SECTIONS.get(experiment.task.NAME, general.section)(experiment, docs)
         sections.append("\n".join([f"## {about['title']}", "", about["text"], "", *lines]))
-    (docs / "results.md").write_text("\n".join(sections), encoding="utf-8")
+    write_whole(docs / "results.md", "\n".join(sections).encode())
     return [folder.name for folder in folders]
 
 

@@ -1,6 +1,7 @@
 """The benchmark's bare products are those of the update of the model of pairs."""
 
 import numpy as np
+import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.pai import products
@@ -34,3 +35,20 @@ def test_products_of_an_update():
 def test_an_unknown_preset_is_refused(capsys):
     assert main(["pai", "--preset", "quick"]) == 2
     assert capsys.readouterr().err == "--preset must be one of default, smoke, paper, got 'quick'\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("inference --means 2,99", "--means must be at most --steps, 20, got 99"),
+        ("inference --means nan", "argument --means: must be numbers of at least 1, separated by commas, got 'nan'"),
+        ("halting --steps 0", "argument --steps: must be an integer in 1..1000000, got '0'"),
+        (f"halting --steps {'9' * 5000}", "argument --steps: must be an integer in 1..1000000, got '9999999999...'"),
+        ("pai --out FILE", "cannot write FILE: file exists"),
+        ("inference --out FILE", "cannot write FILE: file exists"),
+    ],
+)
+def test_options_that_cannot_be_are_refused_before_anything_is_measured(capsys, tmp_path, words: str, said: str):
+    (tmp_path / "file").write_text("")
+    assert main([word.replace("FILE", str(tmp_path / "file")) for word in words.split()]) == 2
+    assert capsys.readouterr().err == said.replace("FILE", str(tmp_path / "file")) + "\n"

@@ -122,7 +122,8 @@ def test_the_numbers_of_babi_are_those_of_the_runs(make, tmp_path: Path):
     assert effort == ["40 ± 0", "1920 ± 0", "1120 ± 0", "1.00", "1.00", "1.00"]
     assert cells(page, "ut-act", "0 of 1") == [*["not reached"] * 3, "", "", "3.00"]
     assert "6.1 times as many" in page
-    assert "--batch-size 8 --chunk 50 --learning-rate 0.001 --updates 40 --seed SEED --backend jax`, seeds 0, 1" in page
+    made = "--batch-size 8 --chunk 50 --learning-rate 0.001 --updates 40 --seed SEED --backend jax --out ponder-SEED`"
+    assert f"{made}, seeds 0, 1; 40 updates" in page
     assert "40 updates, 320 examples; 3.0 hours of one core each (4.0 hours by the clock)" in page
     links = [line.split("](")[1].rstrip(")") for line in page.splitlines() if line.startswith("![")]
     assert len(links) == 5 and all((tmp_path / link).read_bytes().startswith(b"\x89PNG") for link in links)
@@ -261,8 +262,19 @@ def test_time_that_was_not_noted_is_not_zero(make, unsaved, tmp_path: Path):
         config = ParityConfig(bits=bits)
         write_run(tmp_path / "results" / "made" / name, "parity", config, records, sessions=sessions)
     page = page_of(make, tmp_path, "parity")
+    assert "stopped after 50 updates, 6400 examples; " in page
     assert "(4.0 hours by the clock), without 10 updates whose time was not noted\n" in page
     assert "examples; time not noted\n" in page and "0.0 minutes" not in page
+
+
+def test_seeds_of_two_backends_are_told_apart(make, unsaved, tmp_path: Path):
+    folder = tmp_path / "results" / "made"
+    for seed, backend in enumerate(("torch", "jax")):
+        write_run(folder / f"p-{seed}", "parity", ParityConfig(seed=seed), [evaluation("test", 9, 9, [[1, 10, 1, 2]])])
+        file = folder / f"p-{seed}" / "config.json"
+        file.write_text(file.read_text().replace('"backend": "jax"', f'"backend": "{backend}"'))
+    page = page_of(make, tmp_path, "parity")
+    assert "--backend torch --out p-SEED`, seeds 0 (torch), 1 (jax); stopped after 40 updates" in page
 
 
 def test_an_experiment_names_its_task(make, tmp_path: Path):

@@ -52,7 +52,7 @@ def test_a_set_may_have_other_lengths_than_the_first():
 
 
 def test_a_later_set_may_lack_the_shortest_stories():
-    """Stories that fill the gap are cut to fit: with few questions, the sets of task 14 differ in their least length."""
+    """Stories that fill the gap are cut to fit: with few questions, sets of task 14 differ in their least length."""
     made = task(tasks="14", questions=20, renew=1, batch_size=16, dropout=0.0)
     least = [min(bucket.size for bucket in made.pool("train", part).buckets) for part in range(12)]
     assert min(least) == least[0] < max(least)

@@ -116,7 +116,7 @@ def phases(run: Run, named: dict[str, Run]) -> list[Run] | None:
 
 
 def spent(run: Run, last: float = math.inf) -> dict[str, float]:
-    """Updates and example-steps of a training as far as the update `last`.
+    """Updates and example-steps of a training as far as it was logged, or as far as the update `last`.
 
     "run" counts the steps that were computed, "expected" those until halting: the mean steps of the updates logged.
     """
@@ -130,9 +130,9 @@ def spent(run: Run, last: float = math.inf) -> dict[str, float]:
 
 def effort(runs: list[Run]) -> dict[str, float] | None:
     """What runs, each begun with the one before, spent until every task was first under 5 %; None: never."""
-    total = dict.fromkeys(EFFORT, 0.0)
+    total, wanted = dict.fromkeys(EFFORT, 0.0), len(runs[-1].config.task_numbers())
     for run in runs:
-        solved_at = [line["update"] for line in evaluations(run, "valid") if solved(line) == len(line["levels"])]
+        solved_at = [line["update"] for line in evaluations(run, "valid") if solved(line) == wanted]
         part = spent(run, min(solved_at, default=math.inf))
         total = {name: total[name] + part[name] for name in EFFORT}
         if solved_at:

@@ -1,5 +1,6 @@
 """An experiment's runs in groups of seeds, and what every section says of them."""
 
+import re
 import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,15 +116,27 @@ def in_words(hours: float) -> str:
     return f"{60 * hours:.1f} minutes" if hours < 2 else f"{hours:.1f} hours"
 
 
+def last_update(run: Run) -> int:
+    """How far a run was trained: as its sessions say, or, of one that goes on or was killed, its metrics."""
+    noted = [record["to"] for record in read_records(run.sessions)]
+    return max([*noted, *(record["update"] for record in read_records(run.metrics))], default=0)
+
+
 def commands(experiment: Experiment) -> list[str]:
     """How every group was made, and how long it took."""
     lines = ["", "Commands:", ""]
     for label, group in experiment.groups.items():
-        made = training_command(group[0], experiment.task, seed="SEED")
-        seeds = ", ".join(str(run.config.seed) for run in group)
-        last = [max((record["update"] for record in read_records(run.metrics)), default=0) for run in group]
-        seen = f"{each(last)} updates, {each([update * group[0].config.batch_size for update in last])} examples"
-        lines.append(f"- {label}: `{made}`, seeds {seeds}; {seen}; {duration(group, last)}")
+        first = group[0]
+        made = training_command(first, experiment.task, seed="SEED")
+        folder = re.sub(rf"-{first.config.seed}$", "-SEED", first.folder.name)
+        alike = all(run.backend == first.backend for run in group)
+        # Seeds of one group may have been trained on either backend: the command has that of the first.
+        seeds = ", ".join(str(run.config.seed) + ("" if alike else f" ({run.backend})") for run in group)
+        last = [last_update(run) for run in group]
+        seen = f"{each(last)} updates, {each([update * first.config.batch_size for update in last])} examples"
+        if any(update < run.config.updates for update, run in zip(last, group, strict=True)):
+            seen = f"stopped after {seen}"
+        lines.append(f"- {label}: `{made} --out {folder}`, seeds {seeds}; {seen}; {duration(group, last)}")
     return lines
 
 

@@ -1,8 +1,9 @@
 """Batches by number, for generated and for loaded stories alike: a pure function of (table, seed, update).
 
 Every task is equally likely for each example, or has the share that it is given, and every question of a task is
-equally likely, whatever their numbers. A batch has a fixed number of rows from each bucket of lengths, so that all updates have the same shapes; weights make up for
-it: the weighted mean over a batch has the expectation that plain draws would have.
+equally likely, whatever their numbers. A batch has a fixed number of rows from each bucket of lengths, so that all
+updates have the same shapes; weights make up for it: the weighted mean over a batch has the expectation that plain
+draws would have.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
