@@ -12,6 +12,7 @@ from results_page.shared import (
     evaluations,
     final_splits,
     kept,
+    last_update,
     own_figures,
     pictures,
     spread,
@@ -104,6 +105,10 @@ def task_table(found: dict[str, Scores]) -> list[str]:
     return ["", lead, "", *table(["task", *found], rows)]
 
 
+def by_name(experiment: Experiment) -> dict[str, Run]:
+    return {run.folder.name: run for group in experiment.groups.values() for run in group}
+
+
 def phases(run: Run, named: dict[str, Run]) -> list[Run] | None:
     """The runs that a run began with (--start), the first of them first, and itself; None: one is not at hand."""
     found = [run]
@@ -142,7 +147,7 @@ def effort(runs: list[Run]) -> dict[str, float] | None:
 
 def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
     """What solving all tasks took, and the ratios of each group to the first that did."""
-    named = {run.folder.name: run for group in experiment.groups.values() for run in group}
+    named = by_name(experiment)
     chains = {label: [phases(run, named) for run in group] for label, group in experiment.groups.items()}
     efforts = {
         label: [effort(runs) for runs in of_seeds if runs is not None]
@@ -195,11 +200,33 @@ def steps_ratio(mine: Scores, base: Scores) -> str:
     return f"{means[0] / means[1]:.2f}"
 
 
+def draw_learning(experiment: Experiment, path: Path) -> Path:
+    """Average error and tasks solved in the validations of every run; updates of the runs it began with come before."""
+    named = by_name(experiment)
+    figure, ((error,), (tasks,)) = figures.subplots(2, 5, experiment.loaded)
+    for label, group, look in figures.styled(experiment.loaded):
+        for item in group:
+            before = phases(named[item.folder.name], named) or []
+            offset = sum(last_update(run) for run in before[:-1])
+            seen = [record for record in item.evaluations if record["split"] == "valid"]
+            at = [offset + record["update"] for record in seen]
+            name = figures.with_seeds(label, len(group)) if item is group[0] else None
+            error.plot(at, [average_error(record) for record in seen], **look, label=name, linewidth=1.2)
+            tasks.plot(at, [solved(record) for record in seen], **look, linewidth=1.2)
+    error.set_yscale("log")
+    error.set_ylabel("average error, %")
+    error.set_title("Validation in training (the run's own data)")
+    tasks.set_ylabel("tasks under 5 %")
+    tasks.set_xlabel("updates, with those of the runs it began with")
+    figures.legend(figure, error)
+    return figures.save(figure, path)
+
+
 def section(experiment: Experiment, docs: Path) -> list[str]:
     """All tables, the commands, learning curves and the task's own figures."""
     found = {label: scores(group) for label, group in experiment.groups.items()}
     out = docs / "figures" / experiment.folder.name
-    drawn = [figures.draw_training(experiment.loaded, "valid", "Validation in training", out / "learning.png")]
+    drawn = [draw_learning(experiment, out / "learning.png")]
     return [
         *method_table(found),
         *task_table(found),
