@@ -1,12 +1,15 @@
 """The experiment on paired associative inference: batches, controls, the paper's test, settings."""
 
+import types
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from ponder_ref.pair_inputs import check_inputs
 from tasks.config import from_json, make, to_json
 from tasks.errors import Refused
-from tasks.pai.report import lines, rows_of
+from tasks.pai.report import draw, lines, rows_of
 from tasks.pai.settings import PaiConfig
 from tasks.pai.task import Pai
 
@@ -45,6 +48,22 @@ def test_the_table_has_types_and_both_groups():
     record = {"levels": [[0, 100, 1.0, 2.0], [1, 300, 0.5, 4.0], [2, 400, 0.75, 5.0]]}
     assert rows_of(record, 3)[3:] == [("direct", 400, 0.625, 3.5), ("indirect", 400, 0.75, 5.0)]
     assert [line.split()[0] for line in lines(record, 3)] == ["query", "A-B", "B-C", "A-C", "direct", "indirect"]
+
+
+@pytest.mark.parametrize("number", [-1, 3])
+def test_queries_of_no_type_are_not_reported_as_the_hardest(number: int):
+    record = {"levels": [[0, 100, 1.0, 2.0], [2, 400, 0.75, 5.0], [number, 8, 0.25, 6.0]]}
+    rows = rows_of(record, 3)
+    assert rows[2] == ("other", 8, 0.25, 6.0) and [row[0] for row in rows].count("A-C") == 1
+    assert rows[3:] == [("direct", 100, 1.0, 2.0), ("indirect", 400, 0.75, 5.0)]
+    assert Pai.level_name(number, PaiConfig()) == "other" and Pai.level_name(2, PaiConfig()) == "A-C"
+
+
+def test_figures_have_queries_of_no_type(tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    seen = [{"split": "valid", "update": update, "levels": [[0, 9, 1.0, 2.0], [3, 1, 0.5, 3.0]]} for update in (0, 20)]
+    drawn = draw(types.SimpleNamespace(figures=tmp_path), seen, 3)
+    assert all(path.is_file() for path in drawn) and len(drawn) == 2
 
 
 def test_the_paper_preset_has_the_papers_numbers():

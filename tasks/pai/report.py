@@ -5,18 +5,23 @@ from typing import Any
 
 import numpy as np
 
-from tasks.pai.trials import query_types
+from tasks.pai.trials import OTHER, level_name, query_types
 from tasks.plots import COLOURS, chance_line, column, pyplot, save
 
 Row = tuple[str, int, float, float]
 
 
 def rows_of(record: dict[str, Any], length: int) -> list[Row]:
-    """(type, queries, accuracy, steps) of each type of query, then of direct and indirect ones together."""
-    types = query_types(length)
-    rows = [(types[kind].name, count, accuracy, steps) for kind, count, accuracy, steps in record["levels"]]
+    """(type, queries, accuracy, steps) of each type of query, then of direct and indirect ones together.
+
+    Queries of no type ("other") have a row of their own, and are neither direct nor indirect.
+    """
+    rows: list[Row] = [
+        (level_name(level, length), n, accuracy, steps) for level, n, accuracy, steps in record["levels"]
+    ]
     for name, direct in (("direct", True), ("indirect", False)):
-        chosen = np.array([row[1:] for row in record["levels"] if (types[row[0]].steps == 0) == direct])
+        names = {kind.name for kind in query_types(length) if (kind.steps == 0) == direct}
+        chosen = np.array([row[1:] for row in rows if row[0] in names])
         if len(chosen):
             count = chosen[:, 0].sum()
             rows.append((name, int(count), *((chosen[:, :1] * chosen[:, 1:]).sum(0) / count).tolist()))
@@ -50,8 +55,12 @@ def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
     """Accuracy (top) and mean steps (bottom) of each type over the updates, on the validation split."""
     seen = [record for record in records if str(record.get("split", "")).startswith("valid")]
     figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
-    for kind, (name, colour) in enumerate(zip([kind.name for kind in query_types(length)], COLOURS * 2, strict=False)):
-        chosen = [{"update": one["update"], "row": row} for one in seen for row in one["levels"] if row[0] == kind]
+    levels = [(one["update"], level_name(row[0], length), row) for one in seen for row in one["levels"]]
+    names = [*(kind.name for kind in query_types(length)), OTHER]
+    for name, colour in zip(names, COLOURS * 2, strict=False):
+        chosen = [{"update": update, "row": row} for update, of, row in levels if of == name]
+        if name == OTHER and not chosen:
+            continue
         updates, values = column(chosen, "update"), np.array([one["row"] for one in chosen]).reshape(-1, 4)
         top.plot(updates, values[:, 2], color=colour, label=name)
         bottom.plot(updates, values[:, 3], color=colour)

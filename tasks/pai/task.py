@@ -20,7 +20,7 @@ from tasks.pai.own import Own
 from tasks.pai.released import Released
 from tasks.pai.report import draw, lines
 from tasks.pai.settings import CONTROLS, PRESETS, PaiConfig
-from tasks.pai.trials import query_types
+from tasks.pai.trials import level_name
 
 PAPER_ITEMS = 600  # of an evaluation in the paper's appendix
 EVAL_ROWS = 128  # memories of one call; the model keeps the states of all steps
@@ -67,8 +67,8 @@ class Pai:
 
     @staticmethod
     def level_name(level: int, config: PaiConfig) -> str:
-        """A type of query, by its places in the sequence."""
-        return query_types(config.length)[level].name
+        """A type of query, by its places in the sequence, or "other"."""
+        return level_name(level, config.length)
 
     def model(self) -> PairTransformer:
         return self.config.model_settings(width=self.width, outputs=self.data.outputs)

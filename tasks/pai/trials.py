@@ -11,6 +11,7 @@ import numpy as np
 
 SEQUENCES = 16
 LENGTHS = (3, 4, 5)
+OTHER = "other"  # what queries are called that are of no known type
 
 
 class QueryType(NamedTuple):
@@ -56,6 +57,16 @@ def query_types(length: int) -> tuple[QueryType, ...]:
     'A-B B-C A-C C-D B-D A-D'
     """
     return tuple(QueryType(cue, match) for match in range(1, length) for cue in range(match - 1, -1, -1))
+
+
+def level_name(level: int, length: int) -> str:
+    """The name of a row of a table by type: that of `query_types`, or "other" for every number that has none there.
+
+    >>> [level_name(level, 3) for level in (0, 2, 3, -1)]
+    ['A-B', 'A-C', 'other', 'other']
+    """
+    types = query_types(length)
+    return types[level].name if 0 <= level < len(types) else OTHER
 
 
 @functools.cache
