@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pai_checks import sides_of
 from pai_writer import example, field, frame, masked_crc, number, trials
 
 from tasks.batches import EVAL_BATCH
 from tasks.errors import Refused
 from tasks.pai import records
 from tasks.pai.crc32c import SHORT, crc32c, masked_bytes
-from tasks.pai.layout import materialise, sides_of
+from tasks.pai.layout import materialise
 from tasks.pai.released import Released, read_trials
 from tasks.pai.trials import query_types
 
@@ -170,6 +171,10 @@ def test_damaged_messages_with_right_checksums_are_read_or_refused():
         ({"correct_answer": np.zeros(6, np.float32)}, "feature 'correct_answer' must hold integers"),
         ({"trial_type": np.zeros(6, int)}, "feature 'trial_type' must lie in 1..3, got 0"),
         ({"difficulty": np.full(6, 2)}, "feature 'difficulty' must lie in 0..1, got 2"),
+        (
+            {"trial_type": np.array([1, 1, 3, 2, 3, 3])},
+            "query 3 has trial_type 3 (A-C), which is of difficulty 1, and difficulty 0",
+        ),
     ],
 )
 def test_wrong_features_are_named(tmp_path: Path, change: dict, sentence: str):
@@ -202,13 +207,12 @@ def released(tmp_path: Path) -> Released:
 
 
 def test_released_batches_are_balanced_and_answered_by_their_memory(released: Released):
-    batch = released.batches("train", [3, 4])
+    batch, kinds = released.with_kinds("train", [3, 4])
     assert batch.inputs["images"].shape == (2, 8, 6, 3) and batch.inputs["rows"].shape == (2, 8, 4, 2)
     assert (sides_of(batch.inputs) == batch.targets).all()
-    kinds = released.difficulty(batch.inputs)
-    assert (np.isin(kinds, [0, 1]) == (batch.example_ids % 2 == 0)).all() and (kinds >= 0).all()
+    assert (np.isin(kinds, [0, 1]) == (batch.example_ids % 2 == 0)).all() and (kinds < 3).all()
     memory, _ = materialise(batch.inputs)
-    known = {record.memory.tobytes() for i in range(6) for record in [released.trials("train", i)]}
+    known = {record.memory.tobytes() for place in released.places("train") for record in [released.read(place)]}
     assert {one.tobytes() for one in memory.reshape(-1, 4, 2, 3)} <= known
 
 
@@ -227,9 +231,10 @@ def test_released_records_are_checked_when_they_are_first_used(released: Release
     data = bytearray(path.read_bytes())
     data[-10] ^= 1
     path.write_bytes(data)
-    released.trials("valid", 0)
+    first, _, last = released.places("valid")
+    released.read(first)
     with pytest.raises(Refused, match="record 3: the checksum of its data is wrong"):
-        released.trials("valid", 2)
+        released.read(last)
 
 
 def test_missing_files_of_a_split_are_named(released: Released, tmp_path: Path):

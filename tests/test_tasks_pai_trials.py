@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from pai_checks import places, sides_of
 
 from tasks.errors import Refused
 from tasks.pai.data import Data
 from tasks.pai.images import Images
-from tasks.pai.layout import compact, kinds_of, materialise, places, shuffled_memory, sides_of, without_memory
+from tasks.pai.layout import compact, materialise, shuffled_memory, without_memory
+from tasks.pai.sequences import kinds_of, sequences
 from tasks.pai.trials import all_queries, distinct, draw, kinds, permutation, query_types, word_count
 
 IMAGES = Images(3)
@@ -129,8 +131,9 @@ def test_batches_have_their_shapes_and_targets(length: int, target: str):
         assert task.outputs == 1000 and (batch.targets == pick % 1000).all()
         image = np.take_along_axis(inputs["images"], match[..., None], -2)[..., 0, :]
         assert (image == IMAGES.embeddings("train", pick)).all()
-    assert (kinds_of(inputs, length) == task.drawn("train", [2, 9])[0].queries.kind).all()
-    direct = np.isin(task.difficulty(inputs), kinds(length, direct=True))
+    kind = task.with_kinds("train", [2, 9])[1]
+    assert (kind == task.drawn("train", [2, 9])[0].queries.kind).all()
+    direct = np.isin(kind, kinds(length, direct=True))
     assert (direct == (np.arange(8) % 2 == 0)).all()
 
 
@@ -193,7 +196,8 @@ def test_the_papers_layout_and_back():
     assert (again["images"][48:] == 0).all() and again["images"].shape == (50, 1000)
     for got, expected in zip(materialise(again), (memory[0, 2], query[0, 2]), strict=True):
         assert (got == expected).all()
-    assert sides_of(again) == batch.targets[0, 2] and kinds_of(again, 3) == kinds_of(batch.inputs, 3)[0, 2]
+    assert sides_of(again) == batch.targets[0, 2]
+    assert kinds_of(again["rows"], again["query"][None], 3) == data(batch_size=4).with_kinds("train", [0])[1][0, 2]
     with pytest.raises(ValueError, match="hold 48 different images, expected at most 47"):
         compact(memory[0, 2], query[0, 2], 47)
 
@@ -215,9 +219,36 @@ def test_controls_keep_the_query_and_take_the_memory_away():
     assert (sides_of(control) == -1).all() and (sides_of(without_memory(batch.inputs)) == -1).all()
 
 
-def test_a_ring_of_pairs_is_told():
+@pytest.mark.parametrize("length", [3, 4, 5])
+def test_pairs_tell_the_type_of_a_query_in_any_order(length: int):
+    drawn, random = many(length, 200), np.random.default_rng(0)
+    for i, rows in enumerate(drawn.rows):
+        query, kind = drawn.queries.slots[i, None], drawn.queries.kind[i]
+        _, place = places(rows, 16 * length)
+        assert query_types(length)[kind] == (place[query[0, 0]], place[query[0, 1]])
+        assert kinds_of(rows, query, length) == kind
+        assert kinds_of(random.permuted(rows, axis=1), query, length) == kind
+
+
+def test_queries_of_no_type():
+    """Two sequences 0 1 2 and 3 4 5; slot 6 stands in no pair."""
+    rows = np.array([[0, 1], [1, 2], [3, 4], [4, 5]])
+    known = {(0, 1, 4): 0, (0, 4, 1): 0, (1, 5, 2): 1, (1, 2, 3): 1, (0, 2, 5): 2, (2, 0, 3): 2}
+    assert kinds_of(rows, np.array(list(known)), 3).tolist() == list(known.values())
+    # both in the sequence, none, the cue itself, a lure at another place, and images that stand in no pair
+    odd = [(0, 1, 2), (0, 4, 5), (0, 0, 3), (0, 1, 5), (0, 2, 4), (0, 1, 6), (0, 6, 4), (6, 1, 4), (6, 6, 6)]
+    assert kinds_of(rows, np.array(odd), 3).tolist() == [3] * len(odd)
+    # 3 4 5 6 is too long, and 7 is beside three others
+    rows = np.array([[0, 1], [1, 2], [3, 4], [4, 5], [5, 6], [7, 8], [9, 7], [7, 10]])
+    assert sequences(rows, 3) == [[0, 1, 2]] and sequences(rows, 4) == [[3, 4, 5, 6]]
+    assert kinds_of(rows, np.array([[0, 1, 4], [3, 4, 1], [8, 7, 1]]), 3).tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize("rows", [[[0, 1], [1, 2], [2, 0]], [[0, 1], [1, 0]], [[1, 1]], [[0, 1], [0, 2], [2, 1]]])
+def test_a_ring_of_pairs_is_told(rows: list):
     with pytest.raises(ValueError, match="form a ring"):
-        places(np.array([[0, 1], [1, 2], [2, 0]]), 3)
+        sequences(np.array(rows), 3)
+    assert sequences(np.array([[0, 1], [1, 2], [0, 1]]), 3) == [[0, 1, 2]]
 
 
 def test_wrong_settings_get_one_sentence():

@@ -9,7 +9,6 @@ import numpy as np
 from ponder_ref.interface import Batch
 from tasks.batches import STREAMS, example_ids, words
 from tasks.errors import Refused
-from tasks.pai.layout import kinds_of
 from tasks.pai.trials import LENGTHS, SEQUENCES, Drawn, draw, word_count
 
 TARGETS = ("class", "side")
@@ -68,6 +67,10 @@ class Data:
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
         """The batches of these indices, stacked: inputs as in `tasks.pai.layout` with leading axes `[K, B]`; targets
         and ids `[K, B]` int64."""
+        return self.with_kinds(split, indices)[0]
+
+    def with_kinds(self, split: str, indices: Sequence[int] | range) -> tuple[Batch, np.ndarray]:
+        """The same batches, and the kind of each query `[K, B]`, an index into `query_types`."""
         drawn, ids = self.drawn(split, indices)
         queries = drawn.queries
         inputs = {
@@ -80,8 +83,4 @@ class Data:
         else:
             match = np.take_along_axis(drawn.picks, queries.match[..., None], axis=-1)[..., 0]
             targets = self.source.labels(split, match)
-        return Batch(inputs, targets.astype(np.int64), None, ids)
-
-    def difficulty(self, inputs: dict[str, np.ndarray]) -> np.ndarray:
-        """The kind of each query, an index into `query_types`."""
-        return kinds_of(inputs, self.length)
+        return Batch(inputs, targets.astype(np.int64), None, ids), queries.kind

@@ -15,8 +15,6 @@ import math
 
 import numpy as np
 
-from tasks.pai.trials import query_types
-
 Inputs = dict[str, np.ndarray]
 
 
@@ -33,54 +31,27 @@ def materialise(inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
     return take(inputs["images"], inputs["rows"]), take(inputs["images"], inputs["query"])
 
 
+def numbered(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of images `[n, width]` those that are different, and which of them each is `[n]`."""
+    every = images + np.float32(0)  # −0 and 0 are one number
+    _, first, place = np.unique(
+        every.view(np.dtype((np.void, every.itemsize * images.shape[-1])))[:, 0], return_index=True, return_inverse=True
+    )
+    return every[first], place.astype(np.int32)
+
+
 def compact(memory: np.ndarray, query: np.ndarray, slots: int) -> Inputs:
     """The batch's layout of one memory `[pairs, 2, width]` and one query `[3, width]`; equal images share a slot.
 
     Slots that are left over hold zeros; more images than slots are a `ValueError`.
     """
     width = memory.shape[-1]
-    every = np.concatenate([memory.reshape(-1, width), query]) + np.float32(0)  # −0 and 0 are one number
-    _, first, place = np.unique(
-        every.view(np.dtype((np.void, every.itemsize * width)))[:, 0], return_index=True, return_inverse=True
-    )
-    if len(first) > slots:
-        raise ValueError(f"memory and query hold {len(first)} different images, expected at most {slots}")
+    different, place = numbered(np.concatenate([memory.reshape(-1, width), query]))
+    if len(different) > slots:
+        raise ValueError(f"memory and query hold {len(different)} different images, expected at most {slots}")
     images = np.zeros((slots, width), np.float32)
-    images[: len(first)] = every[first]
-    place = place.astype(np.int32)
+    images[: len(different)] = different
     return {"images": images, "rows": place[:-3].reshape(-1, 2), "query": place[-3:]}
-
-
-def places(rows: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each slot the first image of its sequence and its place in it, both `[..., slots]`, from the pairs alone."""
-    shape = (*rows.shape[:-2], slots)
-    own = np.broadcast_to(np.arange(slots), shape)
-    before = own.copy()
-    np.put_along_axis(before, rows[..., 1].astype(np.int64), rows[..., 0].astype(np.int64), axis=-1)
-    start, place = own, np.zeros(shape, np.int64)
-    while (place <= rows.shape[-2]).all():
-        earlier = np.take_along_axis(before, start, axis=-1)
-        if (earlier == start).all():
-            return start, place
-        place, start = place + (earlier != start), earlier
-    raise ValueError("the pairs of a memory form a ring")
-
-
-def kinds_of(inputs: Inputs, length: int) -> np.ndarray:
-    """The index into `query_types` of each example, `[...]`, found by following the memory's pairs; −1 for others."""
-    _, place = places(inputs["rows"], inputs["images"].shape[-2])
-    query = np.minimum(np.take_along_axis(place, inputs["query"].astype(np.int64), axis=-1), length)
-    index = np.full((length + 1, length + 1), -1)
-    for i, kind in enumerate(query_types(length)):
-        index[kind] = i
-    return index[query[..., 0], query[..., 1]]
-
-
-def sides_of(inputs: Inputs) -> np.ndarray:
-    """0 where the left image is of the cue's sequence, 1 where the right one is, −1 where both or none are."""
-    start, _ = places(inputs["rows"], inputs["images"].shape[-2])
-    cue, left, right = np.moveaxis(np.take_along_axis(start, inputs["query"].astype(np.int64), axis=-1), -1, 0)
-    return np.where((left == cue) == (right == cue), -1, np.where(left == cue, 0, 1))
 
 
 def without_memory(inputs: Inputs) -> Inputs:

@@ -9,6 +9,12 @@ A record has, for sequences of length L, with T = L(L−1)/2 types of queries,
     trial_type      [16·T]               int64     1 A-B, 2 B-C, 3 A-C, 4 C-D, 5 B-D, 6 A-D
 
 and no class ids. The files lie in FOLDER/train, FOLDER/valid and FOLDER/test as trials-00000-of-00500 and so on.
+
+That much is published (github.com/google-deepmind/deepmind-research, memo/load_memo_data.ipynb), except that 0 is left.
+It follows that type and difficulty of a query agree: a record in which they do not is refused. That the pairs of the
+memory say the same is likely and not published: an image that was drawn twice, for one, joins two sequences. So queries
+whose type is not that of their pairs (`tasks.pai.sequences`) are trained on and judged as all others are, and counted
+under the name "other". Pairs that form a ring are refused.
 """
 
 import contextlib
@@ -24,7 +30,8 @@ from ponder_ref.interface import Batch
 from tasks.batches import STREAMS, example_ids, words
 from tasks.errors import Refused
 from tasks.pai import records
-from tasks.pai.layout import Inputs, compact, kinds_of
+from tasks.pai.layout import Inputs, compact, numbered
+from tasks.pai.sequences import kinds_of
 from tasks.pai.trials import SEQUENCES, below, query_types
 
 LENGTHS = (3, 4)
@@ -38,6 +45,14 @@ class Trials(NamedTuple):
     queries: np.ndarray
     sides: np.ndarray
     kinds: np.ndarray
+
+
+class Place(NamedTuple):
+    """Where a record is: file, number in it (from 1), offset."""
+
+    path: Path
+    number: int
+    offset: int
 
 
 def trials_of(data: bytes, length: int, *, sequences: int = SEQUENCES, width: int = 1000) -> Trials:
@@ -71,7 +86,29 @@ def trials_of(data: bytes, length: int, *, sequences: int = SEQUENCES, width: in
         wrong = arrays[name][(arrays[name] < low) | (arrays[name] > high)]
         if wrong.size:
             raise records.Malformed(f"feature {name!r} must lie in {low}..{high}, got {wrong[0]}")
-    return Trials(arrays["memory"], arrays["trials"], arrays["correct_answer"], arrays["trial_type"] - 1)
+    kinds = arrays["trial_type"] - 1
+    steps = np.array([kind.steps for kind in types])[kinds]
+    for query in np.flatnonzero(arrays["difficulty"] != steps)[:1]:
+        raise records.Malformed(
+            f"query {query + 1} has trial_type {kinds[query] + 1} ({types[kinds[query]].name}), which is of difficulty "
+            f"{steps[query]}, and difficulty {arrays['difficulty'][query]}"
+        )
+    return Trials(arrays["memory"], arrays["trials"], arrays["correct_answer"], kinds)
+
+
+def levels_of(trials: Trials, length: int, slots: int) -> np.ndarray:
+    """Under which type each query is counted, `[Q]`: the file's where the memory's pairs say the same, else "other".
+
+    `ValueError` if the pairs form a ring, or if memory and a query hold more images than there are `slots`.
+    """
+    width = trials.memory.shape[-1]
+    _, place = numbered(np.concatenate([trials.memory.reshape(-1, width), trials.queries.reshape(-1, width)]))
+    rows, queries = (of.reshape(-1, n) for of, n in zip(np.split(place, [2 * len(trials.memory)]), (2, 3), strict=True))
+    shown = set(rows.ravel().tolist())
+    largest = max(len(shown.union(query)) for query in queries.tolist())
+    if largest > slots:
+        raise records.Malformed(f"memory and query hold {largest} different images, expected at most {slots}")
+    return np.where(kinds_of(rows, queries, length) == trials.kinds, trials.kinds, len(query_types(length)))
 
 
 def read_trials(file: BinaryIO, name: Path | str, length: int, **sizes: int) -> Iterator[Trials]:
@@ -112,7 +149,7 @@ class Released:
     """Batches from released files as a pure function of (seed, split, index); the target is the side.
 
     For each example a record is drawn, then one of its queries, direct for even ids and indirect for odd ones. Where
-    records begin is looked up once for each split; a record's checksum is checked when it is first used.
+    records begin is looked up once for each split; a record's checksum and its pairs are checked when it is first used.
     """
 
     folder: Path
@@ -121,8 +158,8 @@ class Released:
     length: int = 3
     sequences: int = SEQUENCES
     width: int = 1000
-    _places: dict[str, list[tuple[Path, int, int]]] = dataclasses.field(default_factory=dict, repr=False)
-    _checked: set[tuple[Path, int]] = dataclasses.field(default_factory=set, repr=False)
+    _places: dict[str, list[Place]] = dataclasses.field(default_factory=dict, repr=False)
+    _levels: dict[Place, np.ndarray] = dataclasses.field(default_factory=dict, repr=False)  # of records once checked
 
     outputs = 2
 
@@ -130,11 +167,11 @@ class Released:
         if self.length not in LENGTHS:
             raise Refused(f"released files have sequences of 3 or 4 images, got length {self.length}")
 
-    def places(self, split: str) -> list[tuple[Path, int, int]]:
-        """File, number in it (from 1) and offset of each record of a split."""
+    def places(self, split: str) -> list[Place]:
+        """Where the records of a split are."""
         if split not in self._places:
             self._places[split] = [
-                (path, number, offset)
+                Place(path, number, offset)
                 for path in shards(self.folder, split)
                 for number, offset in enumerate(records.offsets(path), start=1)
             ]
@@ -142,48 +179,48 @@ class Released:
                 raise Refused(f"the files in {self.folder / split} hold no records")
         return self._places[split]
 
-    def trials(self, split: str, index: int) -> Trials:
-        """The record `index` of a split."""
-        path, number, offset = self.places(split)[index]
-        new = (path, number) not in self._checked
+    def read(self, place: Place) -> Trials:
+        """The record at a place; the first time it is checked wholly, and its levels are kept."""
+        path, number, offset = place
         with records.opened(path) as file, naming(path, number):
             file.seek(offset)
             length = records.read_length(file, path, number)
             if length is None:
                 raise records.Malformed("the file has become shorter")
-            data = records.read_data(file, length, path, number, check=new)
+            data = records.read_data(file, length, path, number, check=place not in self._levels)
             trials = trials_of(data, self.length, sequences=self.sequences, width=self.width)
-        self._checked.add((path, number))
+            if place not in self._levels:
+                self._levels[place] = levels_of(trials, self.length, self.sequences * self.length).astype(np.int8)
         return trials
 
-    def example(self, split: str, record: int, word: np.ndarray, *, direct: bool) -> tuple[Inputs, int]:
-        """One query of a record, chosen by a random word, and its side."""
-        trials = self.trials(split, record)
+    def example(self, place: Place, word: np.ndarray, *, direct: bool) -> tuple[Inputs, int, int]:
+        """One query of a record, chosen by a random word; its side, and the kind that it is counted under."""
+        trials = self.read(place)
         steps = np.array([kind.steps for kind in query_types(self.length)])[trials.kinds]
         choice = np.flatnonzero((steps == 0) == direct)
-        path, number, _ = self.places(split)[record]
-        with naming(path, number):
+        with naming(place.path, place.number):
             if not len(choice):
                 raise records.Malformed(f"it has no {'direct' if direct else 'indirect'} query")
             query = choice[below(word, len(choice))]
             inputs = compact(trials.memory, trials.queries[query], self.sequences * self.length)
-        return inputs, int(trials.sides[query])
+        return inputs, int(trials.sides[query]), int(self._levels[place][query])
 
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
         """As `tasks.pai.data.Data.batches`."""
+        return self.with_kinds(split, indices)[0]
+
+    def with_kinds(self, split: str, indices: Sequence[int] | range) -> tuple[Batch, np.ndarray]:
+        """As `tasks.pai.data.Data.with_kinds`; the kind of queries called "other" is the number of `query_types`."""
         ids = example_ids(split, indices, self.batch_size)
         random = words(self.seed, STREAMS[split], indices, 2 * ids.shape[1]).reshape(-1, 2)
-        chosen = below(random[:, 0], len(self.places(split)))
+        places = self.places(split)
         found = [
-            self.example(split, int(record), word, direct=bool(example % 2 == 0))
-            for record, word, example in zip(chosen, random[:, 1], ids.ravel(), strict=True)
+            self.example(places[record], word, direct=bool(example % 2 == 0))
+            for record, word, example in zip(below(random[:, 0], len(places)), random[:, 1], ids.ravel(), strict=True)
         ]
         inputs = {
-            name: np.stack([one[name] for one, _ in found]).reshape(*ids.shape, *found[0][0][name].shape)
+            name: np.stack([one[name] for one, _, _ in found]).reshape(*ids.shape, *found[0][0][name].shape)
             for name in ("images", "rows", "query")
         }
-        return Batch(inputs, np.array([side for _, side in found], np.int64).reshape(ids.shape), None, ids)
-
-    def difficulty(self, inputs: Inputs) -> np.ndarray:
-        """The kind of each query, an index into `query_types`."""
-        return kinds_of(inputs, self.length)
+        sides, kinds = (np.array([one[i] for one in found], np.int64).reshape(ids.shape) for i in (1, 2))
+        return Batch(inputs, sides, None, ids), kinds

@@ -106,9 +106,8 @@ class Pai:
         stage, _, way = split.partition("-")
         left = min(examples, PAPER_ITEMS) if way == "600" else examples
         for index in range(-(-left // EVAL_BATCH)):
-            batch = self.data.batches(stage, [index])
+            batch, (kinds,) = self.data.with_kinds(stage, [index])
             inputs: Inputs = {name: x[0] for name, x in batch.inputs.items()}
-            kinds = self.data.difficulty(inputs)
             inputs = WAYS[way](inputs) if way in WAYS else inputs
             for first in range(0, min(left, EVAL_BATCH), EVAL_ROWS):
                 part = slice(first, first + EVAL_ROWS)
