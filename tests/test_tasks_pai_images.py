@@ -14,7 +14,7 @@ from tasks.errors import Refused
 from tasks.pai import difficulty
 from tasks.pai.data import Data
 from tasks.pai.images import POOLS, Images
-from tasks.pai.own import Own
+from tasks.pai.own import Own, first_not_finite
 
 
 @pytest.fixture(scope="module")
@@ -189,12 +189,23 @@ def test_files_that_are_no_arrays(tmp_path: Path):
         Own(tmp_path / "archive.npz", labels)
 
 
+def test_numbers_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tasks.pai.own.BLOCK", 6)
+    array = np.zeros((8, 3))
+    assert first_not_finite(array) is None
+    for image in range(8):
+        array[:] = 0
+        array[image:, 2] = np.nan
+        assert first_not_finite(array) == image
+    assert first_not_finite(np.zeros((2, 7), np.float16)) is None
+
+
 def test_own_images_must_be_finite_and_enough(tmp_path: Path):
-    embeddings = np.zeros((900, 2))
-    embeddings[:, 1] = 1e39  # finite as a double only
-    own = Own(*own_files(tmp_path, embeddings, np.zeros(900, int)))
-    with pytest.raises(Refused, match="image 0 holds a number that is not finite"):
-        own.embeddings("train", np.arange(own.size("train")))
+    for image, number in ((0, np.nan), (899, -np.inf), (450, 1e39)):  # the last is finite as a double only
+        embeddings = np.zeros((900, 2))
+        embeddings[image:, 1] = number
+        with pytest.raises(Refused, match=f"--embeddings .*: image {image} holds a number that is not finite"):
+            Own(*own_files(tmp_path, embeddings, np.zeros(900, int)))
     few = Own(*own_files(tmp_path, np.zeros((100, 2)), np.zeros(100, int)))
     with pytest.raises(Refused, match="the valid split has 7 images, a memory of sequences of 3 needs 48"):
         Data(few, seed=0, batch_size=2)

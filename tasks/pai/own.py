@@ -3,6 +3,9 @@
 Embeddings are `[images, width]` floats, labels `[images]` integers. Images of each class go to training, validation and
 test as 10 : 1 : 2, the paper's shares, with at least one in each; which one goes where depends on the files alone, so
 that runs with different seeds are tested on the same images.
+
+Everything is checked when the files are opened, every number too (about a second for each gigabyte, or as long as the
+disk takes), so that no training ends at an image that is drawn late.
 """
 
 import tokenize
@@ -16,6 +19,7 @@ from tasks.pai.images import STREAM
 
 MAGIC = b"\x93NUMPY"
 SHARES = {"train": 10, "valid": 1, "test": 2}
+BLOCK = 2**22  # numbers looked at together: some thousand images
 
 
 def load(path: Path, flag: str, kinds: str, dimensions: int) -> np.ndarray:
@@ -36,6 +40,17 @@ def load(path: Path, flag: str, kinds: str, dimensions: int) -> np.ndarray:
     return array
 
 
+def first_not_finite(array: np.ndarray) -> int | None:
+    """The first row of `[images, width]` with a number that is not finite in float32; a block is held at a time."""
+    rows = max(1, BLOCK // array.shape[1])
+    for start in range(0, len(array), rows):
+        with np.errstate(over="ignore"):  # a double too large for float32 becomes infinite
+            good = np.isfinite(np.asarray(array[start : start + rows], np.float32)).all(axis=1)
+        if not good.all():
+            return start + int(np.argmin(good))
+    return None
+
+
 def split_sizes(count: int) -> dict[str, int]:
     """How many of a class's images go where.
 
@@ -50,7 +65,6 @@ class Own:
     """Images from two files, as a `tasks.pai.data.Source`. Classes are numbered in the order of their labels."""
 
     def __init__(self, embeddings: Path, labels: Path):
-        self.path = embeddings
         self.array = load(embeddings, "--embeddings", "f", 2)
         given = np.asarray(load(labels, "--labels", "iu", 1))
         if len(given) != len(self.array):
@@ -66,6 +80,8 @@ class Own:
                 f"--labels {labels}: the class {self.names[rare]} has {counts[rare]} images, at least 3 are needed: "
                 "one each for training, validation and test"
             )
+        if (bad := first_not_finite(self.array)) is not None:
+            raise Refused(f"--embeddings {embeddings}: image {bad} holds a number that is not finite")
         self.members = self._split(counts)
 
     def _split(self, counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -88,10 +104,4 @@ class Own:
 
     def embeddings(self, split: str, picks: np.ndarray) -> np.ndarray:
         """The images `[..., width]` float32."""
-        places = self.members[split][picks]
-        with np.errstate(over="ignore"):  # a double too large for float32 becomes infinite and is refused
-            images = np.asarray(self.array[places], np.float32)
-        good = np.isfinite(images).all(axis=-1)
-        if not good.all():
-            raise Refused(f"--embeddings {self.path}: image {places[~good][0]} holds a number that is not finite")
-        return images
+        return np.asarray(self.array[self.members[split][picks]], np.float32)
