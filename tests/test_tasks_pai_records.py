@@ -226,15 +226,43 @@ def test_released_batches_depend_on_their_number_alone(released: Released):
     assert released.batches("valid", [0]).targets.shape == (1, EVAL_BATCH)
 
 
-def test_released_records_are_checked_when_they_are_first_used(released: Released):
-    path = released.folder / "valid" / "trials-00000-of-00001"
-    data = bytearray(path.read_bytes())
-    data[-10] ^= 1
+def turn_bit(path: Path, record: int) -> None:
+    """Changes the data of one of the three records of a file."""
+    data, at = bytearray(path.read_bytes()), records.offsets(path)
+    data[at[record] + 100] ^= 1
     path.write_bytes(data)
-    first, _, last = released.places("valid")
+
+
+def test_released_records_are_checked_when_they_are_first_used(released: Released):
+    turn_bit(released.folder / "valid" / "trials-00000-of-00001", 1)
+    first, second, _ = released.places("valid")
     released.read(first)
-    with pytest.raises(Refused, match="record 3: the checksum of its data is wrong"):
-        released.read(last)
+    with pytest.raises(Refused, match="record 2: the checksum of its data is wrong"):
+        released.read(second)
+
+
+@pytest.mark.parametrize("record", [0, 2])
+def test_first_and_last_records_are_checked_when_a_training_begins(released: Released, record: int):
+    turn_bit(released.folder / "test" / "trials-00000-of-00001", record)
+    released.batches("valid", [0])
+    with pytest.raises(Refused, match=f"test.*, record {record + 1}: the checksum of its data is wrong"):
+        released.batches("train", [0])
+
+
+def test_a_training_needs_all_splits_and_an_evaluation_its_own(released: Released):
+    (released.folder / "test").rename(released.folder / "moved")
+    again = Released(released.folder, seed=5, batch_size=8, **SMALL)
+    again.batches("valid", [0])
+    with pytest.raises(Refused, match=r"cannot read .*test: no such file"):
+        again.batches("train", [0])
+
+
+def test_names_are_checked_at_once(released: Released):
+    with pytest.raises(Refused, match="absent has no folder train, valid or test"):
+        Released(released.folder / "absent", seed=5, batch_size=8)
+    (released.folder / "train" / "trials-00000-of-00002").unlink()
+    with pytest.raises(Refused, match="train lacks trials-00000-of-00002"):
+        Released(released.folder, seed=5, batch_size=8)
 
 
 def test_missing_files_of_a_split_are_named(released: Released, tmp_path: Path):

@@ -35,6 +35,7 @@ from tasks.pai.sequences import kinds_of
 from tasks.pai.trials import SEQUENCES, below, query_types
 
 LENGTHS = (3, 4)
+SPLITS = ("train", "valid", "test")
 FILE_NAME = re.compile(r"trials-(\d{5})-of-(\d{5})")
 
 
@@ -148,8 +149,13 @@ def shards(folder: Path, split: str) -> list[Path]:
 class Released:
     """Batches from released files as a pure function of (seed, split, index); the target is the side.
 
-    For each example a record is drawn, then one of its queries, direct for even ids and indirect for odd ones. Where
-    records begin is looked up once for each split; a record's checksum and its pairs are checked when it is first used.
+    For each example a record is drawn, then one of its queries, direct for even ids and indirect for odd ones.
+
+    What is checked when: the names of the files at once, in all splits that are there. When a split is first used, the
+    framing of its records (their lengths with checksums, and that the file has as many bytes), and everything in the
+    first and the last record of each file. In every other record everything when it is first used: checksums of all
+    data would take a quarter of a minute a gigabyte. The first batch of training opens all splits, so that it does not
+    end for want of test files; an evaluation needs those of its split alone.
     """
 
     folder: Path
@@ -166,17 +172,24 @@ class Released:
     def __post_init__(self) -> None:
         if self.length not in LENGTHS:
             raise Refused(f"released files have sequences of 3 or 4 images, got length {self.length}")
+        there = [split for split in SPLITS if (self.folder / split).is_dir()]
+        if not there:
+            raise Refused(f"{self.folder} has no folder {', '.join(SPLITS[:-1])} or {SPLITS[-1]}")
+        for split in there:
+            shards(self.folder, split)
 
     def places(self, split: str) -> list[Place]:
         """Where the records of a split are."""
         if split not in self._places:
-            self._places[split] = [
-                Place(path, number, offset)
-                for path in shards(self.folder, split)
-                for number, offset in enumerate(records.offsets(path), start=1)
-            ]
-            if not self._places[split]:
+            found: list[Place] = []
+            for path in shards(self.folder, split):
+                of_file = [Place(path, number, at) for number, at in enumerate(records.offsets(path), start=1)]
+                for place in of_file[:1] + of_file[1:][-1:]:
+                    self.read(place)
+                found += of_file
+            if not found:
                 raise Refused(f"the files in {self.folder / split} hold no records")
+            self._places[split] = found
         return self._places[split]
 
     def read(self, place: Place) -> Trials:
@@ -214,6 +227,8 @@ class Released:
         ids = example_ids(split, indices, self.batch_size)
         random = words(self.seed, STREAMS[split], indices, 2 * ids.shape[1]).reshape(-1, 2)
         places = self.places(split)
+        for later in SPLITS if split == "train" else ():
+            self.places(later)
         found = [
             self.example(places[record], word, direct=bool(example % 2 == 0))
             for record, word, example in zip(below(random[:, 0], len(places)), random[:, 1], ids.ravel(), strict=True)
