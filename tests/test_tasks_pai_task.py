@@ -5,10 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pai_checks import write_split
+from pai_writer import trials
+from task_helpers import inside, refused
 
 from ponder_ref.pair_inputs import check_inputs
 from tasks.config import from_json, make, to_json
 from tasks.errors import Refused
+from tasks.pai.__main__ import main
 from tasks.pai.report import draw, lines, rows_of
 from tasks.pai.settings import PaiConfig
 from tasks.pai.task import Pai
@@ -93,3 +97,50 @@ def test_configs_survive_json():
 def test_wrong_settings_are_refused(settings: dict, words: str):
     with pytest.raises(Refused, match=words):
         task(**settings)
+
+
+def own_files(folder: Path, width: int) -> list:
+    """Flags with files of 16 classes of 60 images each."""
+    folder.mkdir()
+    np.save(folder / "images.npy", np.random.default_rng(0).normal(size=(960, width)).astype(np.float32))
+    np.save(folder / "classes.npy", np.arange(960) % 16)
+    return ["--embeddings", folder / "images.npy", "--labels", folder / "classes.npy"]
+
+
+START = ["--preset", "smoke", "--backend", "pai_checks", "--eval-examples", 64, "--test-examples", 64, "--out", "run"]
+START += ["--updates", 2, "--control", "no-memory"]  # one evaluation where there would be four
+JUDGE = ["--evaluate", "run", "--examples", 64]
+
+
+def test_a_run_is_evaluated_where_its_own_images_have_been_moved(tmp_path: Path):
+    flags = own_files(tmp_path / "before", 5)
+    done = inside(*START, "--target", "class", *flags, cwd=tmp_path, main=main)
+    assert done.returncode == 0, done.stderr
+    first = inside(*JUDGE, cwd=tmp_path, main=main)
+    (tmp_path / "before").rename(tmp_path / "after")
+    assert "--embeddings: cannot read" in refused(inside(*JUDGE, cwd=tmp_path, main=main))
+    moved = [Path(str(flag).replace("before", "after")) if isinstance(flag, Path) else flag for flag in flags]
+    again = inside(*JUDGE, *moved, cwd=tmp_path, main=main)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == first.stdout
+    wider = own_files(tmp_path / "wider", 6)
+    assert "does not fit the run's model" in refused(inside(*JUDGE, *wider, cwd=tmp_path, main=main))
+    both = [*moved, "--data-dir", tmp_path]
+    assert "two sources of images" in refused(inside(*JUDGE, *both, cwd=tmp_path, main=main))
+
+
+def test_a_run_is_evaluated_where_the_released_files_are_now(tmp_path: Path):
+    written = trials(np.random.default_rng(0), 3)
+    for split in ("train", "valid", "test"):
+        write_split(tmp_path / "before", split, [written])
+    done = inside(*START, "--data-dir", "before", cwd=tmp_path, main=main)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "before").rename(tmp_path / "after")
+    assert refused(inside(*JUDGE, cwd=tmp_path, main=main)) == "before has no folder train, valid or test"
+    done = inside(*JUDGE, "--data-dir", "after", cwd=tmp_path, main=main)
+    assert done.returncode == 0 and "test-no-memory: after, sequences of 3" in done.stdout, done.stderr
+    generated = inside(*JUDGE, "--data-dir", "off", cwd=tmp_path, main=main)
+    assert generated.returncode == 0 and "test-no-memory: generated images" in generated.stdout, generated.stderr
+    sentence = refused(inside(*JUDGE, "--embeddings", "x.npy", cwd=tmp_path, main=main))
+    assert sentence == "--embeddings and --labels go together, got one of them"
+    assert "two sources" in refused(inside(*JUDGE, "--embeddings", "x", "--labels", "y", cwd=tmp_path, main=main))

@@ -35,7 +35,7 @@ class Pai:
     DIFFICULTY = "query"
     ORDERED = False  # no type of query is harder for its number
     SHARES = True
-    EVALUATION_FLAGS = ("max_steps", "control")
+    EVALUATION_FLAGS = ("max_steps", "control", "data_dir", "embeddings", "labels")  # files may have been moved
     Config = PaiConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
     EXAMPLES = (
@@ -45,6 +45,7 @@ class Pai:
         "python -m tasks.pai --data-dir DIR --out runs/released              the released files",
         "python -m tasks.pai --embeddings FILE.npy --labels FILE.npy --out runs/own",
         "python -m tasks.pai --evaluate runs/pai --control no-memory",
+        "python -m tasks.pai --evaluate runs/released --data-dir DIR         where the files are now",
     )
 
     @staticmethod
