@@ -51,7 +51,11 @@ def test_a_test_has_600_items_and_controls_without_their_memory():
 def test_the_table_has_types_and_both_groups():
     record = {"levels": [[0, 100, 1.0, 2.0], [1, 300, 0.5, 4.0], [2, 400, 0.75, 5.0]]}
     assert rows_of(record, 3)[3:] == [("direct", 400, 0.625, 3.5), ("indirect", 400, 0.75, 5.0)]
-    assert [line.split()[0] for line in lines(record, 3)] == ["query", "A-B", "B-C", "A-C", "direct", "indirect"]
+    table = lines(record, 3)
+    assert [line.split()[0] for line in table] == ["query", "A-B", "B-C", "A-C", "direct", "indirect"]
+    assert len({len(line) for line in table}) == 1
+    # Chances of one half each have no error at all: that of right and wrong answers is a bound.
+    assert "(error at most)" in table[0] and "(2.89)" in table[2]
 
 
 @pytest.mark.parametrize("number", [-1, 3])

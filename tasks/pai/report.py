@@ -29,11 +29,15 @@ def rows_of(record: dict[str, Any], length: int) -> list[Row]:
 
 
 def lines(record: dict[str, Any], length: int) -> list[str]:
-    """A row for each type: queries, accuracy with its standard error, mean steps."""
-    table = [f"  {'query':<10} {'number':>7} {'accuracy, %':>12} {'(error)':>8} {'steps':>6}"]
+    """A row for each type: queries, accuracy, its standard error at most, mean steps.
+
+    √(a(1 − a)/n) is the error of n answers that are right or wrong. An expected accuracy a is a mean of chances between
+    0 and 1, which vary less; how much less is not kept.
+    """
+    table = [f"  {'query':<10} {'number':>7} {'accuracy, %':>12} {'(error at most)':>15} {'steps':>6}"]
     for name, count, accuracy, steps in rows_of(record, length):
         error = (accuracy * (1 - accuracy) / count) ** 0.5
-        table.append(f"  {name:<10} {count:>7} {100 * accuracy:>12.2f} {f'({100 * error:.2f})':>8} {steps:>6.2f}")
+        table.append(f"  {name:<10} {count:>7} {100 * accuracy:>12.2f} {f'({100 * error:.2f})':>15} {steps:>6.2f}")
     return table
 
 
