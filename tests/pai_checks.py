@@ -1,15 +1,32 @@
 """What the tests of paired associative inference share: what a memory's pairs say, found in another way; released files
-to break; and a trainer that learns nothing (`--backend pai_checks`), for commands without a framework."""
+to break and to read one after another; all queries; the paper's layout; and a trainer that learns nothing (`--backend
+pai_checks`), for commands without a framework."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from pai_writer import example, frame
 
 from ponder_ref.models import check_parameters
 from tasks.metrics import TRAIN_KEYS
+from tasks.pai.layout import Inputs, take
+from tasks.pai.records import read_data, read_length
+from tasks.pai.released import Trials, naming, trials_of
+from tasks.pai.trials import Queries, make_queries, query_count, query_types
+
+
+def all_queries(slots: np.ndarray) -> Queries:
+    """Every query of one memory with the sequences `slots` `[sequences, length]`."""
+    every = np.arange(len(query_types(slots.shape[-1])))
+    number = np.arange(query_count(every, len(slots)))
+    return make_queries(np.broadcast_to(slots, (len(number), *slots.shape)), every, number)
+
+
+def materialise(inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
+    """The paper's layout: memory `[..., 16·(L−1), 2, width]` and query `[..., 3, width]`."""
+    return take(inputs["images"], inputs["rows"]), take(inputs["images"], inputs["query"])
 
 
 def places(rows: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
@@ -27,11 +44,22 @@ def places(rows: np.ndarray, slots: int) -> tuple[np.ndarray, np.ndarray]:
     raise ValueError("the pairs of a memory form a ring")
 
 
-def sides_of(inputs: dict[str, np.ndarray]) -> np.ndarray:
+def sides_of(inputs: Inputs) -> np.ndarray:
     """0 where the left image is of the cue's sequence, 1 where the right one is, −1 where both or none are."""
     start, _ = places(inputs["rows"], inputs["images"].shape[-2])
     cue, left, right = np.moveaxis(np.take_along_axis(start, inputs["query"].astype(np.int64), axis=-1), -1, 0)
     return np.where((left == cue) == (right == cue), -1, np.where(left == cue, 0, 1))
+
+
+def read_trials(file: BinaryIO, name: Path | str, length: int, **sizes: int) -> Iterator[Trials]:
+    """The records of a file (`records.opened`) one after another; nothing but the current one is held."""
+    number = 1
+    while (size := read_length(file, name, number)) is not None:
+        data = read_data(file, size, name, number)
+        with naming(name, number):
+            trials = trials_of(data, length, **sizes)
+        yield trials
+        number += 1
 
 
 def write_split(folder: Path, split: str, *files: Iterable[dict[str, np.ndarray]]) -> None:

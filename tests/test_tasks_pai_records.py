@@ -6,15 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pai_checks import sides_of
+from pai_checks import materialise, read_trials, sides_of
 from pai_writer import example, field, frame, masked_crc, number, trials
 
 from tasks.batches import EVAL_BATCH
 from tasks.errors import Refused
 from tasks.pai import records
 from tasks.pai.crc32c import SHORT, crc32c, masked_bytes
-from tasks.pai.layout import materialise
-from tasks.pai.released import Released, read_trials
+from tasks.pai.released import Released
 from tasks.pai.trials import query_types
 
 SMALL = {"sequences": 2, "width": 3}

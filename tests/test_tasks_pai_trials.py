@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from pai_checks import places, sides_of
+from pai_checks import all_queries, materialise, places, sides_of
 
 from tasks.errors import Refused
 from tasks.pai.data import Data
 from tasks.pai.images import Images
-from tasks.pai.layout import compact, materialise, shuffled_memory, without_memory
+from tasks.pai.layout import compact, shuffled_memory, without_memory
 from tasks.pai.sequences import kinds_of, sequences
-from tasks.pai.trials import all_queries, distinct, draw, kinds, permutation, query_types, word_count
+from tasks.pai.trials import distinct, draw, kinds, permutation, query_types, word_count
 
 IMAGES = Images(3)
 

@@ -26,11 +26,6 @@ def take(images: np.ndarray, slots: np.ndarray) -> np.ndarray:
     return images.reshape(-1, width)[flat].reshape(*slots.shape, width)
 
 
-def materialise(inputs: Inputs) -> tuple[np.ndarray, np.ndarray]:
-    """The paper's layout: memory `[..., 16·(L−1), 2, width]` and query `[..., 3, width]`."""
-    return take(inputs["images"], inputs["rows"]), take(inputs["images"], inputs["query"])
-
-
 def numbered(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of images `[n, width]` those that are different, and which of them each is `[n]`."""
     every = images + np.float32(0)  # −0 and 0 are one number

@@ -66,14 +66,6 @@ def read_data(file: BinaryIO, length: int, name: Path | str, number: int, *, che
     return data
 
 
-def read_records(file: BinaryIO, name: Path | str) -> Iterator[bytes]:
-    """The data of each record in turn; `name` is what refusals call the file."""
-    number = 1
-    while (length := read_length(file, name, number)) is not None:
-        yield read_data(file, length, name, number)
-        number += 1
-
-
 def offsets(path: Path) -> list[int]:
     """Where each record begins. Lengths are read and checked, data are skipped."""
     found = []

@@ -22,7 +22,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -110,14 +110,6 @@ def levels_of(trials: Trials, length: int, slots: int) -> np.ndarray:
     if largest > slots:
         raise records.Malformed(f"memory and query hold {largest} different images, expected at most {slots}")
     return np.where(kinds_of(rows, queries, length) == trials.kinds, trials.kinds, len(query_types(length)))
-
-
-def read_trials(file: BinaryIO, name: Path | str, length: int, **sizes: int) -> Iterator[Trials]:
-    """The records of a file (`records.opened`) one after another; nothing but the current one is held."""
-    for number, data in enumerate(records.read_records(file, name), start=1):
-        with naming(name, number):
-            trials = trials_of(data, length, **sizes)
-        yield trials
 
 
 @contextlib.contextmanager

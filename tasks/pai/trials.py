@@ -102,13 +102,6 @@ def make_queries(slots: np.ndarray, kinds: np.ndarray, number: np.ndarray) -> Qu
     return Queries(kind, np.stack([cue, left, right], axis=-1), side, match)
 
 
-def all_queries(slots: np.ndarray) -> Queries:
-    """Every query of one memory with the sequences `slots` `[sequences, length]`."""
-    every = np.arange(len(query_types(slots.shape[-1])))
-    number = np.arange(query_count(every, len(slots)))
-    return make_queries(np.broadcast_to(slots, (len(number), *slots.shape)), every, number)
-
-
 def below(random: np.ndarray, bound: int) -> np.ndarray:
     """⌊word·bound/2³²⌋, int64, for words uint32."""
     return ((random.astype(np.uint64) * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
