@@ -257,8 +257,9 @@ def test_a_training_needs_all_splits_and_an_evaluation_its_own(released: Release
 
 
 def test_names_are_checked_at_once(released: Released):
-    with pytest.raises(Refused, match="absent has no folder train, valid or test"):
-        Released(released.folder / "absent", seed=5, batch_size=8)
+    for name in ("absent", "long" * 1000):
+        with pytest.raises(Refused, match=f"{name} has no folder train, valid or test"):
+            Released(released.folder / name, seed=5, batch_size=8)
     (released.folder / "train" / "trials-00000-of-00002").unlink()
     with pytest.raises(Refused, match="train lacks trials-00000-of-00002"):
         Released(released.folder, seed=5, batch_size=8)

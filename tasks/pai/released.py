@@ -19,6 +19,7 @@ under the name "other". Pairs that form a ring are refused.
 
 import contextlib
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -164,7 +165,7 @@ class Released:
     def __post_init__(self) -> None:
         if self.length not in LENGTHS:
             raise Refused(f"released files have sequences of 3 or 4 images, got length {self.length}")
-        there = [split for split in SPLITS if (self.folder / split).is_dir()]
+        there = [split for split in SPLITS if os.path.isdir(self.folder / split)]  # False also where it cannot be told
         if not there:
             raise Refused(f"{self.folder} has no folder {', '.join(SPLITS[:-1])} or {SPLITS[-1]}")
         for split in there:
