@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,10 +91,13 @@ def from_bytes(data: bytes, path: Path, form: str = FORMAT) -> Checkpoint:
 
 
 def write_whole(path: Path, data: bytes, rest: str = "") -> None:
-    """Writes a file whole or not at all: temporary name in the same folder, flush to disk, rename, flush the folder."""
-    temporary = path.with_name(path.name + ".tmp")
+    """Writes a file whole or not at all: temporary name in the same folder, flush to disk, rename, flush the folder.
+
+    The temporary name is another one every time: two that write the same file do not write into one another's.
+    """
+    temporary = path.with_name(f"{path.name[:40]}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -104,10 +108,12 @@ def write_whole(path: Path, data: bytes, rest: str = "") -> None:
                 os.fsync(folder)
             finally:
                 os.close(folder)
-    except OSError as error:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise cannot_write(path, error, rest) from None
+        if isinstance(error, OSError):
+            raise cannot_write(path, error, rest) from None
+        raise
 
 
 def file_name(update: int) -> str:

@@ -3,30 +3,41 @@
 The model is a logistic regression; step n multiplies its logit by n, and the halting logits are n − 2.
 """
 
+import errno
 import os
 import signal
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 
-def kill_at_call(name: str) -> None:
-    """With TEST_KILL_FSYNC=n in the environment (or REPLACE), the process dies as os.fsync is called the nth time."""
-    count, original = int(os.environ.get(f"TEST_KILL_{name.upper()}", "0")), getattr(os, name)
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def disk_is_full() -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fail_at_call(name: str, variable: str, fail: Callable[[], None]) -> None:
+    """With the variable set to n in the environment, `fail` is called as the function of os is the nth time."""
+    count, original = int(os.environ.get(variable, "0")), getattr(os, name)
 
     def call(*arguments: Any) -> Any:
         nonlocal count
         count -= 1
         if count == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+            fail()
         return original(*arguments)
 
     if count:
         setattr(os, name, call)
 
 
-kill_at_call("fsync")
-kill_at_call("replace")
+fail_at_call("fsync", "TEST_KILL_FSYNC", die)
+fail_at_call("replace", "TEST_KILL_REPLACE", die)
+fail_at_call("replace", "TEST_FULL_REPLACE", disk_is_full)
 
 
 class State(NamedTuple):

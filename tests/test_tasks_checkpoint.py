@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("safetensors")
 
 from tasks import checkpoint
-from tasks.checkpoint import Checkpoint, from_bytes, listed, newest, read, save, to_bytes
+from tasks.checkpoint import Checkpoint, from_bytes, listed, newest, read, save, to_bytes, write_whole
 from tasks.errors import Refused
 
 HERE = Path("here.safetensors")
@@ -128,7 +128,7 @@ def test_a_full_disk_keeps_the_last_good_one(step: str, tmp_path: Path, monkeypa
     if step == "write":
         if not Path("/dev/full").exists():
             pytest.skip("this system has no /dev/full")
-        (tmp_path / "update-00000020.safetensors.tmp").symlink_to("/dev/full")
+        monkeypatch.setattr(checkpoint, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
     else:
         monkeypatch.setattr(checkpoint.os, step, full)
     with pytest.raises(Refused, match=r"cannot write .*00000020.*no space left.*last good checkpoint is .*00000010"):
@@ -136,6 +136,44 @@ def test_a_full_disk_keeps_the_last_good_one(step: str, tmp_path: Path, monkeypa
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert newest(tmp_path).about["update"] == 10
+
+
+def test_two_that_write_one_file_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A second writer that begins and ends while the first is at work: each file is whole, the last one stays."""
+    path, flush, left = tmp_path / "file", os.fsync, ["second"]
+
+    def other_writes(number: int) -> None:
+        if left:
+            write_whole(path, left.pop().encode())
+            assert path.read_text() == "second"
+        flush(number)
+
+    monkeypatch.setattr(checkpoint.os, "fsync", other_writes)
+    write_whole(path, b"first")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_readable_by_whom_the_umask_lets(tmp_path: Path):
+    before = os.umask(0o027)
+    try:
+        write_whole(tmp_path / "file", b"")
+        assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError()], ids=repr)
+def test_whatever_stops_a_writer_nothing_is_left_of_it(
+    error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def stop(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(checkpoint.os, "fsync", stop)
+    with pytest.raises(type(error)):
+        write_whole(tmp_path / "file", b"half")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_library_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch):
