@@ -13,8 +13,6 @@ pytest.importorskip("matplotlib")
 
 from task_helpers import TINY, contents, inside, parity, records, refused
 
-from tasks.errors import Diverged, Interrupted, Refused, one_sentence
-
 # Chunks that do not fit the other periods: many lengths of chunks.
 START = [
     *TINY,
@@ -271,18 +269,3 @@ def test_fewer_steps_than_training_s_minimum_at_evaluation(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     done = parity("--evaluate", folder, "--max-steps", "1", cwd=tmp_path)
     assert done.returncode == 0 and "N = 1" in done.stdout, done.stderr
-
-
-def test_commands_end_in_one_sentence_and_their_exit_code(capsys: pytest.CaptureFixture):
-    def end(error: BaseException | None) -> int:
-        if error is not None:
-            raise error
-        return 7
-
-    main = one_sentence(end)
-    for error, code in ((None, 7), (Refused("no"), 2), (Diverged("no"), 1), (Interrupted("no", 15), 143)):
-        assert main(error) == code
-        assert capsys.readouterr().err == ("" if error is None else "no\n")
-    assert main(KeyboardInterrupt()) == 130 and capsys.readouterr().err == ""
-    with pytest.raises(ZeroDivisionError):  # a fault of the program is no refusal
-        main(ZeroDivisionError())
