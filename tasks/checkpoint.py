@@ -10,12 +10,13 @@ import json
 import os
 import re
 import secrets
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused, cannot_write, reason
 
 FORMAT = "pondernet checkpoint 1"
 PARAMETERS = "pondernet parameters 1"  # the format without moments: to be used, not trained on
@@ -153,7 +154,7 @@ def read(path: Path, form: str = FORMAT) -> Checkpoint:
     except FileNotFoundError:
         raise Refused(f"there is no checkpoint {path}") from None
     except OSError as error:
-        raise Refused(f"cannot read the checkpoint {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Refused(f"cannot read the checkpoint {path}: {reason(error)}") from None
     return from_bytes(data, path, form)
 
 
@@ -167,7 +168,9 @@ def newest(folder: Path) -> Checkpoint | None:
     except Refused as error:
         for path in reversed(files[:-1]):
             if is_good(path):
-                raise Refused(f"{error}; the one before it is good: add --checkpoint {path}") from None
+                raise Refused(
+                    f"{error}; the one before it is good: add --checkpoint {shlex.quote(str(path))}"
+                ) from None
         raise Refused(f"{error}; there is no other good checkpoint in {folder}") from None
 
 

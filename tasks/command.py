@@ -1,4 +1,8 @@
-"""The command line of a task: train, resume, evaluate. A task is a class with the names of `tasks.parity.Parity`."""
+"""The command line of a task: train, resume, evaluate. A task is a class with the names of `tasks.parity.Parity`.
+
+It may also have `check()`, which opens everything that a training will read: what cannot be read is refused before a
+folder is made, and the same command can be given again.
+"""
 
 import argparse
 import dataclasses
@@ -12,10 +16,10 @@ from typing import Any
 from tasks import checkpoint as checkpoints
 from tasks import summary
 from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
-from tasks.errors import Refused, one_sentence
+from tasks.errors import Refused, cannot_write, one_sentence
 from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
-from tasks.runs import EVALUATIONS, Run, read_records
+from tasks.runs import EVALUATIONS, Run, alone, make_folder, read_records
 from tasks.shipped import PRETRAINED, is_shipped, open_trained
 from tasks.trainers import default_backend, load_parameters, make_trainer
 
@@ -116,9 +120,21 @@ def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> Non
 
 
 def free_folder(name: str) -> Path:
-    """Where a run goes that was given no folder: runs/parity, runs/parity-2, …, the first that is not there."""
-    numbered = (RUNS / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
-    return next(folder for folder in numbered if not folder.exists())
+    """Makes the folder of a run that was given none: runs/parity, runs/parity-2, …, the first that is not there.
+
+    As the system makes a folder once, of two commands at the same moment each has its own.
+    """
+    make_folder(RUNS)
+    for number in itertools.count(1):
+        folder = RUNS / (name if number == 1 else f"{name}-{number}")
+        try:
+            folder.mkdir()
+            return folder
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise cannot_write(folder, error) from None
+    raise AssertionError("numbers do not end")
 
 
 def start(task: Any, options: argparse.Namespace) -> int:
@@ -131,11 +147,16 @@ def start(task: Any, options: argparse.Namespace) -> int:
     if config.start is not None:
         first_parameters(made)  # refused here, it leaves no folder behind
     trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
-    folder = Path(options.out) if hasattr(options, "out") else free_folder(task.NAME)
-    run = Run.create(folder, task.NAME, config, backend)
-    if not hasattr(options, "out"):
+    if hasattr(made, "check"):
+        made.check()
+    if hasattr(options, "out"):
+        folder = Path(options.out)
+        make_folder(folder)
+    else:
+        folder = free_folder(task.NAME)
         print(f"the run is in {folder}", flush=True)
-    with run.alone():
+    with alone(folder):
+        run = Run.create(folder, task.NAME, config, backend)
         return finish(run, made, trainer, None, backend)
 
 
@@ -150,7 +171,7 @@ def resume(task: Any, options: argparse.Namespace) -> int:
         raise Refused(f"--resume cannot change the config of {run.folder}: {difference}")
     backend = getattr(options, "backend", None) or run.backend
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
-    with run.alone():
+    with alone(run.folder):
         start_from = run.load(file)
         made = task(run.config)
         trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
@@ -211,6 +232,6 @@ def main(task: Any, arguments: Sequence[str] | None = None) -> int:
             return evaluate_run(task, options)
         refuse(options, ("examples", "draws", "split", "record"), "goes with --evaluate RUN")
         return resume(task, options) if hasattr(options, "resume") else start(task, options)
-    except KeyboardInterrupt:
-        print("interrupted at once; the last checkpoint is whole, go on with --resume", file=sys.stderr)
+    except KeyboardInterrupt:  # a training says more, if it has begun (tasks.loop)
+        print("interrupted", file=sys.stderr)
         return 130

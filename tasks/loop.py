@@ -9,6 +9,7 @@ import contextlib
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
@@ -37,7 +38,13 @@ class StopSignals:
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.received = number
+        for each in self.NAMES:
+            signal.signal(each, self._at_once)
+
+    def _at_once(self, number: int, frame: FrameType | None) -> NoReturn:
+        self.received = number
         self._restore()
+        raise KeyboardInterrupt
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
@@ -51,13 +58,26 @@ class StopSignals:
         self._restore()
 
 
-def evaluate(trainer: Any, state: Any, task: Any, split: str, *, examples: int, draws: int = 1) -> dict[str, Any]:
-    """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics")."""
+def evaluate(
+    trainer: Any,
+    state: Any,
+    task: Any,
+    split: str,
+    *,
+    examples: int,
+    draws: int = 1,
+    before_batch: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics").
+
+    `before_batch` may raise, to end it early.
+    """
     method = task.config.method_settings()
     steps = task.config.own_steps
     tally = Tally(method, task.model().output, task.config.seed, draws, shares=task.SHARES)
     with Prefetch(lambda batch: batch, task.evaluation(split, examples)) as ahead:
         for batch in ahead:
+            before_batch()
             # The whole batch is run, whatever is counted of it: few shapes for the backend to compile.
             y_hat, halt_logits = trainer.unroll(state, batch.inputs, max_steps=steps)
             n = batch.counted
@@ -100,14 +120,14 @@ class Training:
     def prepare(self) -> None:
         """Brings the folder to the state in which the unbroken run was at this update."""
         self.run.make_folders()
-        self.run.drop_after(self.update)
         # Test records are of the end and are made again there; at update 0 nothing has been done yet.
-        self.run.cut_back(
+        self.run.go_back(
+            self.update,
             lambda record: (
                 self.saved is not None
-                and record.get("update", 0) <= self.update
-                and not str(record.get("split", "")).startswith("test")
-            )
+                and record["update"] <= self.update
+                and not record.get("split", "").startswith("test")
+            ),
         )
 
     def train(self, stop: StopSignals) -> None:
@@ -121,9 +141,9 @@ class Training:
             with Prefetch(self.make_chunk, jobs) as ahead:
                 for chunk in ahead:
                     self.step(chunk, show)
-                    if stop.received is not None and self.update < c.updates:
-                        self.interrupted(stop.received)
-            self.evaluate("test", show)
+                    self.obey(stop)
+            # All is saved, so that it may be ended anywhere, and begun anew.
+            self.evaluate("test", show, before_batch=lambda: self.obey(stop))
         finally:
             show.close()
 
@@ -143,20 +163,23 @@ class Training:
         show.advance(self.update)
         if self.update % c.log_every == 0:
             record = {"kind": "train", "update": self.update, **self.window.close()}
-            self.run.append(self.run.metrics, [record])
+            self.note(record)
             show.logged(record)
         if self.update % c.eval_every == 0 or self.update == c.updates:
             self.evaluate("valid", show)
         if self.update % c.checkpoint_every == 0 or self.update == c.updates:
             self.save()
 
-    def evaluate(self, stage: str, show: Any) -> None:
+    def note(self, record: dict[str, Any]) -> None:
+        self.run.append(self.run.metrics, [record], f"go on with: {self.run.resume_command()}")
+
+    def evaluate(self, stage: str, show: Any, **settings: Any) -> None:
         examples = (stage == "test" and self.config.test_examples) or self.config.eval_examples
         for split in self.task.splits(stage):
-            result = evaluate(self.trainer, self.state, self.task, split, examples=examples)
+            result = evaluate(self.trainer, self.state, self.task, split, examples=examples, **settings)
             totals = {"forward_passes": self.window.forward_passes}
             record = {"kind": "eval", "split": split, "update": self.update, **totals, **result}
-            self.run.append(self.run.metrics, [record])
+            self.note(record)
             show.evaluated(record)
 
     def save(self) -> None:
@@ -175,39 +198,54 @@ class Training:
         )
 
     def diverged(self, update: int, reason: str) -> NoReturn:
-        self.run.append(self.run.metrics, [{"kind": "diverged", "update": update, "reason": reason}])
+        self.note({"kind": "diverged", "update": update, "reason": reason})
         raise Diverged(f"training diverged at update {update}: {reason}; {self.last_good()}")
 
-    def interrupted(self, number: int) -> NoReturn:
+    def obey(self, stop: StopSignals) -> None:
+        """Ends the training if a signal has come: to be called where a run can go on from what is saved."""
+        if stop.received is None:
+            return
         if self.saved != self.update:
             self.save()
-        what = StopSignals.NAMES[signal.Signals(number)]
-        raise Interrupted(
-            f"{what} at update {self.update}, everything is saved; go on with: {self.run.resume_command()}", number
-        )
+        what = StopSignals.NAMES[signal.Signals(stop.received)]
+        how = f"go on with: {self.run.resume_command()}"
+        raise Interrupted(f"{what} at update {self.update}, everything is saved; {how}", stop.received)
 
 
 def train(run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None, backend: str) -> None:
-    """Trains to the end, and notes in sessions.jsonl what was done here and how long it took."""
+    """Trains to the end; a second signal does not wait for a good place to stop, but the run can go on after it."""
     with StopSignals() as stop:
-        training = Training(run, task, trainer, start)
-        run.clear_leftovers()
-        training.prepare()
-        began, worked, first = time.time(), time.process_time(), training.update
-        outcome = "stopped"
         try:
-            training.train(stop)
-            outcome = "finished"
-        except (Diverged, Interrupted) as error:
-            outcome = type(error).__name__.lower()
-            raise
-        finally:
-            took = {
-                "seconds": round(time.time() - began, 3),
-                "cpu_seconds": round(
-                    time.process_time() - worked, 3
-                ),  # of all threads: what a busy machine leaves alone
-            }
-            note = {"backend": backend, "from": first, "to": training.update, "outcome": outcome}
-            with contextlib.suppress(Refused):  # a full disk has been spoken of already
-                run.append(run.sessions, [{**note, "began": round(began), **took}])
+            train_session(run, task, trainer, start, backend, stop)
+        except KeyboardInterrupt:
+            number = stop.received or signal.SIGINT
+            what = StopSignals.NAMES[signal.Signals(number)]
+            raise Interrupted(
+                f"{what} at once, before all was saved; go on from the last checkpoint with: {run.resume_command()}",
+                number,
+            ) from None
+
+
+def train_session(
+    run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None, backend: str, stop: StopSignals
+) -> None:
+    """Trains, and notes in sessions.jsonl what was done here and how long it took."""
+    training = Training(run, task, trainer, start)
+    run.clear_leftovers()
+    training.prepare()
+    began, worked, first = time.time(), time.process_time(), training.update
+    outcome = "stopped"
+    try:
+        training.train(stop)
+        outcome = "finished"
+    except (Diverged, Interrupted) as error:
+        outcome = type(error).__name__.lower()
+        raise
+    finally:
+        took = {
+            "seconds": round(time.time() - began, 3),
+            "cpu_seconds": round(time.process_time() - worked, 3),  # of all threads: what a busy machine leaves alone
+        }
+        note = {"backend": backend, "from": first, "to": training.update, "outcome": outcome}
+        with contextlib.suppress(Refused):  # a full disk has been spoken of already
+            run.append(run.sessions, [{**note, "began": round(began), **took}])

@@ -55,7 +55,8 @@ def save(figure: Any, path: Path) -> Path:
 
 
 def column(records: list[dict[str, Any]], name: str) -> np.ndarray:
-    return np.array([record[name] for record in records], np.float64)
+    """The numbers under a name, NaN where a record has none."""
+    return np.array([record.get(name) for record in records], np.float64)
 
 
 def chance_line(axes: Any) -> None:
@@ -136,8 +137,8 @@ def draw_halting(record: dict[str, Any], config: Any, path: Path) -> Path:
 
 def draw_run(run: Run, task: Any) -> tuple[list[Path], str]:
     """The figures of a finished run, and why there are none if so: a training is not lost for want of a picture."""
-    records = read_records(run.metrics)
     try:
+        records = read_records(run.metrics)
         return [
             draw_curves(records, run.config.method, run.figures / "learning.png"),
             draw_halting(tests_of(records)[0], run.config, run.figures / "halting.png"),
@@ -145,3 +146,5 @@ def draw_run(run: Run, task: Any) -> tuple[list[Path], str]:
         ], ""
     except Refused as error:
         return [], str(error)
+    except Exception as error:  # whatever it is: the numbers are safe, and figures can be drawn again from them
+        return [], f"{type(error).__name__}: {error}".splitlines()[0]

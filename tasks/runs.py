@@ -7,16 +7,18 @@ apart.
 import contextlib
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tasks.checkpoint import Checkpoint, file_name, listed, newest, read, write_whole
 from tasks.config import from_json, to_json
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused, cannot_write, reason
 from tasks.options import first_difference
+from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
 
-CONFIG, METRICS, SESSIONS, EVALUATIONS = "config.json", "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
+CONFIG = "config.json"
 
 
 def read_json(path: Path) -> Any:
@@ -25,34 +27,43 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise Refused(f"{path.parent} is not a run folder: it has no {path.name}") from None
     except OSError as error:
-        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Refused(f"cannot read {path}: {reason(error)}") from None
     except ValueError:
         raise Refused(f"{path} is not JSON") from None
 
 
-def read_records(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file of JSON objects. A last line that a crash cut short is left out."""
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Keeps other processes from training in the folder, where the system can; ends with the process, however."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"cannot read {path}: {error}") from None
-    records = []
-    for number, line in enumerate(lines, start=1):
+        import fcntl
+    except ImportError:  # a system without such locks
+        yield
+        return
+    try:
+        folder = os.open(path, os.O_RDONLY)
+    except OSError as error:
+        raise Refused(f"cannot open {path}: {reason(error)}") from None
+    try:
         try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if isinstance(record, dict) and line.endswith("\n"):
-            records.append(record)
-        elif number < len(lines):
-            raise Refused(f"{path}, line {number}: not a JSON object")
-    return records
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(f"another process is training in {path}: wait for it or stop it") from None
+        except OSError:
+            pass  # a file system without locks
+        yield
+    finally:
+        os.close(folder)
 
 
-def line_of(record: dict[str, Any]) -> str:
-    return json.dumps(record) + "\n"
+def make_folder(path: Path) -> None:
+    """Makes the folder of a run, and those above it, where they are not there."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise Refused(f"{path} is a file, not a folder") from None
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 class Run:
@@ -65,20 +76,21 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path, task: str, config: Any, backend: str) -> "Run":
-        """A new run in a new or empty folder; what a crash left before config.json was whole does not count."""
-        run = cls(folder, task, config, backend)
+        """A new run in a new or empty folder; what a crash left before config.json was whole does not count.
+
+        Where others may begin one there at the same moment, the folder is made and locked before (`alone`).
+        """
+        make_folder(folder)
         try:
-            if folder.exists() and not folder.is_dir():
-                raise Refused(f"--out {folder} is a file, not a folder")
-            if folder.exists() and any(not path.name.endswith(".tmp") for path in folder.iterdir()):
-                what = "add --resume to go on with it or choose" if (folder / CONFIG).exists() else "choose"
-                raise Refused(f"--out {folder} is not empty: {what} another folder")
-            folder.mkdir(parents=True, exist_ok=True)
+            names = {path.name for path in folder.iterdir() if not path.name.endswith(".tmp")}
         except OSError as error:
             raise cannot_write(folder, error) from None
+        if names:
+            what = "add --resume to go on with it or choose" if CONFIG in names else "choose"
+            raise Refused(f"--out {folder} is not empty: {what} another folder")
         content = {"task": task, "backend": backend, "config": to_json(config)}
         write_whole(folder / CONFIG, (json.dumps(content, indent=2) + "\n").encode())
-        return run
+        return cls(folder, task, config, backend)
 
     @classmethod
     def open(cls, folder: Path, task: str, config_type: type) -> "Run":
@@ -90,28 +102,10 @@ class Run:
             raise Refused(f"{folder / CONFIG} is not the config of a run")
         if content["task"] != task:
             raise Refused(f"{folder} is a run of the task {content['task']!r}, not of {task!r}")
+        if not isinstance(content["backend"], str) or not content["backend"]:
+            raise Refused(f"{folder / CONFIG}: the backend must be a name, got {content['backend']!r}")
         config = from_json(config_type, content["config"], str(folder / CONFIG))
         return cls(folder, task, config, content["backend"])
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keeps other processes from training in the folder, where the system can; ends with the process, however."""
-        try:
-            import fcntl
-        except ImportError:  # a system without such locks
-            yield
-            return
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Refused(f"another process is training in {self.folder}: wait for it or stop it") from None
-            except OSError:
-                pass  # a file system without locks
-            yield
-        finally:
-            os.close(folder)
 
     def clear_leftovers(self) -> None:
         """Removes files that a killed process had begun to write."""
@@ -126,19 +120,31 @@ class Run:
         except OSError as error:
             raise cannot_write(self.checkpoints, error) from None
 
-    def append(self, path: Path, records: Iterable[dict[str, Any]]) -> None:
-        """Adds lines and flushes them to disk: a checkpoint never speaks of updates whose metrics are lost."""
+    def append(self, path: Path, records: Iterable[dict[str, Any]], rest: str = "") -> None:
+        """Adds lines and flushes them to disk: a checkpoint never speaks of updates whose metrics are lost.
+
+        `rest` is what the sentence ends with if that cannot be done.
+        """
         try:
             with open(path, "a", encoding="utf-8") as file:
                 file.write("".join(map(line_of, records)))
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise cannot_write(path, error, f"go on with: {self.resume_command()}") from None
+            raise cannot_write(path, error, rest) from None
 
-    def cut_back(self, keep: Callable[[dict[str, Any]], bool]) -> None:
-        """Removes the records of updates that will be made again."""
+    def go_back(self, update: int, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Removes what comes after an update and will be made again: checkpoints, and records that are not to be kept.
+
+        Nothing is removed where the records cannot be read. The checkpoints go first: with one of them, but without
+        the records before it, a run that is killed in between would end without these.
+        """
+        if update > 0 and not self.metrics.exists():
+            raise Refused(
+                f"{self.metrics} is missing, and the run has come to update {update}: put it back, or begin a new run"
+            )
         kept = [line_of(record) for record in read_records(self.metrics) if keep(record)]
+        self.drop_after(update)
         write_whole(self.metrics, "".join(kept).encode())
 
     def checkpoint_about(self, update: int, spec_version: str, window: dict[str, Any]) -> dict[str, Any]:
@@ -180,7 +186,7 @@ class Run:
         return f"python -m tasks.{self.task}"
 
     def resume_command(self) -> str:
-        return f"{self.command()} --out {self.folder} --resume"
+        return f"{self.command()} --out {shlex.quote(str(self.folder))} --resume"
 
     def evaluate_command(self) -> str:
-        return f"{self.command()} --evaluate {self.folder}"
+        return f"{self.command()} --evaluate {shlex.quote(str(self.folder))}"

@@ -1,6 +1,7 @@
 """One screen that says what a training or an evaluation came to."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def of_run(run: Any, task: Any, records: list[dict[str, Any]], figures: list[Pat
     lines.append(f"run      {run.folder}")
     lines.append(f"figures  {run.figures}" if figures else f"figures  none: {note}")
     lines.append(f"evaluate {run.evaluate_command()} --examples 10000")
-    lines.append(f"compare  python -m tasks.figures {run.folder} OTHER_RUN... --out FOLDER")
+    lines.append(f"compare  python -m tasks.figures {shlex.quote(str(run.folder))} OTHER_RUN... --out FOLDER")
     return "\n".join(lines)
 
 

@@ -49,13 +49,15 @@ class Trainer:
     """Logistic regression by plain gradient descent.
 
     The environment has it misbehave: TEST_NAN_AT=update makes that loss NaN, TEST_SIGNAL_AT=update:number sends the
-    process a signal there.
+    process a signal there (TEST_SIGNALS=n of them), TEST_SIGNAL_AT_UNROLL=n:number at the nth batch of evaluations.
     """
 
     def __init__(self, model: Any, method: Any, optimiser: Any, *, dtype: str = "float32", threads: int | None = None):
         self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, dtype
         self.nan_at = int(os.environ.get("TEST_NAN_AT", "-1"))
         self.signal_at, self.signal = map(int, os.environ.get("TEST_SIGNAL_AT", "-1:0").split(":"))
+        self.signals = int(os.environ.get("TEST_SIGNALS", "1"))
+        self.unrolls, self.unroll_signal = map(int, os.environ.get("TEST_SIGNAL_AT_UNROLL", "0:0").split(":"))
         self.steps = 1 if method.name == "once" else method.max_steps
 
     def init(self, params: dict[str, np.ndarray]) -> State:
@@ -78,7 +80,8 @@ class Trainer:
         for x, t in zip(chunk.inputs, chunk.targets, strict=True):
             update += 1
             if update == self.signal_at:
-                os.kill(os.getpid(), self.signal)
+                for _ in range(self.signals):
+                    os.kill(os.getpid(), self.signal)
             y = x @ w
             chance = 1 / (1 + np.exp(-y))
             loss = np.logaddexp(0, y).mean() - (t * y).mean() + (np.nan if update == self.nan_at else 0)
@@ -91,6 +94,9 @@ class Trainer:
         return State(w, update), {name: np.array(values) for name, values in history.items()}
 
     def unroll(self, state: State, inputs: np.ndarray, *, max_steps: int | None = None):
+        self.unrolls -= 1
+        if self.unrolls == 0:
+            os.kill(os.getpid(), self.unroll_signal)
         n = np.arange(1, (max_steps or self.steps) + 1, dtype=np.float64)[:, None]
         y = (inputs @ state.w)[None]
         return y * n, np.broadcast_to(y * 0 + n - 2, (len(n), len(inputs))).copy()

@@ -218,6 +218,8 @@ def test_a_config_that_is_not_one_is_refused(tmp_path: Path):
         ("{", "is not JSON"),
         ("[]", "is not the config"),
         ('{"task": "x", "backend": "", "config": {}}', "'x'"),
+        ('{"task": "parity", "backend": "", "config": {}}', "the backend must be a name, got ''"),
+        ('{"task": "parity", "backend": {}, "config": {}}', "the backend must be a name, got {}"),
     ):
         (tmp_path / "run" / "config.json").write_text(text)
         assert words in refused(inside("--out", "run", "--resume", cwd=tmp_path))
@@ -269,3 +271,41 @@ def test_fewer_steps_than_training_s_minimum_at_evaluation(tmp_path: Path):
     assert done.returncode == 0, done.stderr
     done = parity("--evaluate", folder, "--max-steps", "1", cwd=tmp_path)
     assert done.returncode == 0 and "N = 1" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_the_test_ends_it(number: int, unbroken: Path, tmp_path: Path):
+    # 100 examples are a batch: of 8 evaluations with two ranges, the ninth batch is that of the test.
+    done = parity(*START, "--out", "run", cwd=tmp_path, TEST_SIGNAL_AT_UNROLL=f"9:{int(number)}")
+    assert done.returncode == 128 + number, done.stderr
+    sentence = done.stderr.splitlines()[-1]
+    assert "at update 120, everything is saved" in sentence and "--out run --resume" in sentence
+    assert [record["split"] for record in records(tmp_path / "run") if "split" in record][-1] == "test"
+    (session,) = (tmp_path / "run" / "sessions.jsonl").read_text().splitlines()
+    assert json.loads(session)["outcome"] == "interrupted"
+    resumed(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(unbroken)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_acts_at_once_and_the_session_is_noted(number: int, unbroken: Path, tmp_path: Path):
+    done = parity(*START, "--out", "run", cwd=tmp_path, TEST_SIGNAL_AT=f"58:{int(number)}", TEST_SIGNALS="2")
+    assert done.returncode == 128 + number, done.stderr
+    assert "at once" in done.stderr.splitlines()[-1] and "--out run --resume" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    (session,) = (tmp_path / "run" / "sessions.jsonl").read_text().splitlines()
+    assert (json.loads(session)["to"], json.loads(session)["outcome"]) == (56, "stopped")
+    resumed(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(unbroken)
+
+
+def test_an_evaluation_that_is_interrupted_says_nothing_of_going_on(unbroken: Path, tmp_path: Path):
+    done = parity("--evaluate", unbroken, cwd=tmp_path, TEST_SIGNAL_AT_UNROLL="1:2")
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+def test_a_result_that_cannot_be_kept_says_nothing_of_going_on(unbroken: Path, tmp_path: Path):
+    shutil.copytree(unbroken, tmp_path / "run")
+    (tmp_path / "run" / "evaluations.jsonl").mkdir()
+    sentence = refused(inside("--evaluate", "run", "--record", cwd=tmp_path))
+    assert "cannot write run/evaluations.jsonl" in sentence and "--resume" not in sentence

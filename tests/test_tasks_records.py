@@ -1,0 +1,139 @@
+"""Records of a run folder: what is odd is refused with file and line, wherever it is read; old runs are read."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("matplotlib")
+
+from task_helpers import ROOT, TINY, contents, inside, refused
+
+from tasks import figures, plots
+from tasks.babi.card import training_time
+from tasks.errors import Refused
+from tasks.parity import Parity, ParityConfig
+from tasks.records import CHECKS, line_of, read_records
+from tasks.runs import Run
+
+RUNS = ROOT / "tests" / "tiny_runs"
+EVAL = {"kind": "eval", "split": "valid", "update": 0, "examples": 9, "draws": 1, "levels": [[1, 9, 0.5, 2.0]]}
+EVAL |= dict.fromkeys(("accuracy", "sampled_accuracy", "expected_steps", "sampled_steps"), 0.5)
+SESSION = {"backend": "jax", "from": 0, "to": 9, "seconds": 1.5}
+ODD = [
+    ("metrics", {"update": 1}, "kind must be one of train, eval, diverged, got null"),
+    ("metrics", {"kind": ["eval"], "update": 1}, "kind must be one of"),
+    ("metrics", {"kind": "eval"}, "update is missing"),
+    ("metrics", {"kind": "eval", "split": "valid", "update": "x"}, 'update must be a count, got "x"'),
+    ("metrics", {"kind": "train", "update": 1}, "expected_steps is missing"),
+    ("metrics", {"kind": "train", "update": True, "expected_steps": 1, "forward_passes": 1}, "update must be a count"),
+    ("metrics", {"kind": "diverged", "update": -1}, "update must be a count"),
+    ("metrics", EVAL | {"split": 3}, "split must be a name, got 3"),
+    ("metrics", EVAL | {"accuracy": "high"}, "accuracy must be a number or null"),
+    ("metrics", EVAL | {"accuracy": 10**400}, "accuracy must be a number or null"),
+    ("metrics", EVAL | {"loss_rec": []}, "loss_rec must be a number or null"),
+    ("metrics", EVAL | {"levels": [[1, 9, 0.5, 2.0, 7]]}, "levels must be a list of rows [difficulty, count, accuracy"),
+    ("metrics", EVAL | {"levels": [[1, 0, 0.5, 2.0]]}, "levels must be a list of rows"),
+    ("metrics", EVAL | {"levels": [["1", 9, 0.5, 2.0]]}, "levels must be a list of rows"),
+    ("metrics", EVAL | {"levels": {}}, "levels must be a list of rows"),
+    ("metrics", EVAL | {"step_share": [0.5, "x"]}, "step_share must be a"),
+    ("metrics", EVAL | {"level_shares": [[1, 0.5, 0.5], [2, 1.0]]}, "level_shares must be a list of rows"),
+    ("evaluations", EVAL, "max_steps is missing"),
+    ("sessions", {}, "backend is missing"),
+    ("sessions", SESSION | {"from": 0.5}, "from must be a count"),
+    ("sessions", SESSION | {"seconds": None}, "seconds must be a number"),
+    ("sessions", SESSION | {"cpu_seconds": "3"}, "cpu_seconds must be a number"),
+]
+
+
+@pytest.mark.parametrize(("name", "record", "words"), ODD, ids=lambda value: json.dumps(value)[:50])
+def test_odd_records_are_named_by_file_and_line(name: str, record: dict, words: str, tmp_path: Path):
+    path = tmp_path / f"{name}.jsonl"
+    good = {"metrics": EVAL, "sessions": SESSION, "evaluations": EVAL | {"max_steps": 3}}[name]
+    path.write_text(json.dumps(good) + "\n" + json.dumps(record) + "\n")
+    with pytest.raises(Refused) as refusal:
+        read_records(path)
+    assert str(refusal.value).startswith(f"{path}, line 2: ") and words in str(refusal.value)
+
+
+def test_lines_that_are_no_objects_are_refused_and_half_a_line_is_left_out(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    assert read_records(path) == []
+    path.write_text(json.dumps(EVAL) + "\n" + json.dumps(EVAL)[:-1])
+    assert read_records(path) == [EVAL]
+    for text in ("nonsense", "[]", "", "[" * 10**5):
+        path.write_text(json.dumps(EVAL) + "\n" + text + "\n")
+        with pytest.raises(Refused, match="line 2: not a JSON object"):
+            read_records(path)
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(Refused, match="not text in UTF-8"):
+        read_records(path)
+    with pytest.raises(Refused, match=r"cannot read .*: is a directory"):
+        read_records(tmp_path)
+
+
+def test_what_is_not_finite_is_null_in_the_file_and_nan_in_memory(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    line = line_of(EVAL | {"accuracy": math.nan, "levels": [[1, 9, math.inf, 2.0]], "loss": 0.1})
+    assert '"accuracy": null' in line and "[[1, 9, null, 2.0]]" in line
+    for text in (line, line.replace("null", "NaN")):  # as it was written once
+        path.write_text(text)
+        (record,) = read_records(path)
+        assert math.isnan(record["accuracy"]) and math.isnan(record["levels"][0][2])
+        assert line_of(record) == line
+
+
+def test_every_run_of_the_repository_is_read_and_written_alike():
+    paths = [path for place in (RUNS, ROOT / "docs" / "results") for path in sorted(place.rglob("*.jsonl"))]
+    assert len(paths) > 90 and {path.name for path in paths} == set(CHECKS)
+    for path in paths:
+        assert "".join(map(line_of, read_records(path))) == path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished run of a moment."""
+    start = [*TINY, "--updates", "40", "--backend", "numpy_trainer"]
+    assert inside(*start, "--out", tmp_path / "run", cwd=tmp_path).returncode == 0
+    return tmp_path / "run"
+
+
+def test_odd_records_are_refused_where_a_run_goes_on_and_where_it_is_drawn(run: Path):
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "eval"}\n')
+    before = contents(run)
+    for done in (
+        inside("--out", run, "--resume", "--checkpoint", sorted((run / "checkpoints").iterdir())[0], cwd=run),
+        inside(run, "--out", run / "drawn", cwd=run, main=figures.main),
+    ):
+        assert "metrics.jsonl, line " in refused(done) and "update is missing" in done.stderr
+    assert contents(run) == before
+
+
+def test_odd_sessions_are_refused_where_hours_are_counted(tmp_path: Path):
+    made = Run.create(tmp_path / "run", "parity", ParityConfig(), "jax")
+    made.sessions.write_text("{}\n")
+    with pytest.raises(Refused, match=r"sessions\.jsonl, line 1: backend is missing"):
+        training_time(made, 40)
+
+
+def test_a_run_whose_metrics_are_lost_does_not_go_on_without_them(run: Path):
+    (run / "metrics.jsonl").unlink()
+    before = contents(run)
+    sentence = refused(inside("--out", run, "--resume", cwd=run))
+    assert "metrics.jsonl is missing" in sentence and "update 40" in sentence
+    assert contents(run) == before
+
+
+def test_whatever_keeps_figures_from_being_drawn_becomes_a_note(tmp_path: Path):
+    shutil.copytree(RUNS / "act-0", tmp_path / "run")
+    run = Run(tmp_path / "run", "parity", ParityConfig(), "numpy_trainer")
+    lines = run.metrics.read_text().splitlines(keepends=True)
+    run.metrics.write_text("".join(line for line in lines if '"split": "test' not in line))
+    drawn, note = plots.draw_run(run, Parity(run.config))
+    assert (drawn, note) == ([], "IndexError: list index out of range")
+    run.metrics.write_text("{}\n")
+    assert "line 1: kind must be" in plots.draw_run(run, Parity(run.config))[1]
