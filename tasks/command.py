@@ -141,7 +141,7 @@ def start(task: Any, options: argparse.Namespace) -> int:
     """A new run."""
     refuse(options, ("checkpoint",), "needs --resume or --evaluate")
     config = make(task.Config, preset_of(task, options), given(options, task.Config))
-    backend = getattr(options, "backend", None) or default_backend()
+    backend = options.backend if hasattr(options, "backend") else default_backend()
     checkpoints.library()
     made = task(config)
     if config.start is not None:
@@ -169,7 +169,7 @@ def resume(task: Any, options: argparse.Namespace) -> int:
     wanted = {**(preset_of(task, options) if hasattr(options, "preset") else {}), **explicit}
     if difference := first_difference(run.config, dataclasses.replace(run.config, **wanted)):
         raise Refused(f"--resume cannot change the config of {run.folder}: {difference}")
-    backend = getattr(options, "backend", None) or run.backend
+    backend = getattr(options, "backend", run.backend)
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
     with alone(run.folder):
         start_from = run.load(file)
@@ -201,7 +201,8 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     run, found = open_trained(task, options.evaluate, getattr(options, "checkpoint", None))
     if shipped := is_shipped(run.folder):
         refuse(options, ("record",), "goes with a run of one's own")
-    backend = getattr(options, "backend", None) or (default_backend() if shipped else run.backend)
+    own = default_backend() if shipped else run.backend
+    backend = getattr(options, "backend", own)
     # The model is that of the training, its data need not be at hand.
     trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
     trainer = make_trainer(backend, trained, threads)

@@ -98,6 +98,10 @@ class TrainingConfig:
         """What must fit together across fields."""
         if self.warmup >= self.updates:
             raise Refused(f"--warmup must be smaller than --updates {self.updates}, got {self.warmup}")
+        if self.hold and not self.warmup <= self.hold < self.updates:
+            raise Refused(
+                f"--hold must be 0 or lie in {self.warmup}..{self.updates - 1} (--warmup, --updates), got {self.hold}"
+            )
         if self.epsilon is not None and self.min_steps > self.max_steps:
             raise Refused(f"--min-steps must lie in 1..{self.max_steps} (--max-steps), got {self.min_steps}")
         try:

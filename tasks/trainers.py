@@ -16,8 +16,17 @@ def default_backend() -> str:
     return next((name for name in FRAMEWORKS if find_spec(name) is not None), FRAMEWORKS[0])
 
 
+def in_short(error: BaseException) -> str:
+    """An error of somebody else's code: its type and the first line of what it says."""
+    said = str(error).strip()
+    return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
+
+
 def load(backend: str, dtype: str) -> Any:
     """The module with the `Trainer` of a backend: "torch", "jax", or a module of somebody else's by its dotted name."""
+    unknown = f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with a Trainer, got {backend!r}"
+    if not all(backend.split(".")):  # nothing, or a relative name
+        raise Refused(unknown)
     name = f"ponder_{backend}.train" if backend in FRAMEWORKS else backend
     if backend == "jax" and dtype == "float64":
         os.environ["JAX_ENABLE_X64"] = "1"  # read when jax is first imported
@@ -26,14 +35,14 @@ def load(backend: str, dtype: str) -> Any:
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if backend not in FRAMEWORKS and (name == missing or name.startswith(f"{missing}.")):
-            raise Refused(
-                f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with a Trainer, got {backend!r}"
-            ) from None
+            raise Refused(unknown) from None
         extra = backend if backend in FRAMEWORKS else "jax"
         raise Refused(
             f"backend {backend!r} needs {missing!r}, which is not installed: "
             f"pip install -e '.[{extra},tasks]' in a clone of pondernet installs it"
         ) from None
+    except (Exception, SystemExit) as error:  # whatever is wrong with the module, or with the framework's installation
+        raise Refused(f"--backend {backend}: the module {name} cannot be imported: {in_short(error)}") from None
     if not hasattr(module, "Trainer"):
         raise Refused(f"--backend {backend}: the module {name} has no Trainer")
     return module
@@ -43,12 +52,17 @@ def make_trainer(backend: str, task: Any, threads: int) -> Any:
     """The backend's trainer for a task's model, method and optimiser."""
     c = task.config
     module = load(backend, c.dtype)
-    if hasattr(module, "limit_threads"):
-        module.limit_threads(threads)
+    settings = task.model(), c.method_settings(), c.optimiser_settings()
     try:
-        return module.Trainer(task.model(), c.method_settings(), c.optimiser_settings(), dtype=c.dtype, threads=threads)
+        if hasattr(module, "limit_threads"):
+            module.limit_threads(threads)
+        return module.Trainer(*settings, dtype=c.dtype, threads=threads)
     except ValueError as error:
         raise Refused(f"backend {backend!r}: {error}") from None
+    except Exception as error:
+        if backend in FRAMEWORKS:  # a fault of this project, which should be seen
+            raise
+        raise Refused(f"--backend {backend}: its Trainer cannot be made: {in_short(error)}") from None
 
 
 def load_parameters(trainer: Any, arrays: dict[str, Any], file: object) -> Any:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,10 @@ def test_values_outside_are_refused_by_flag_value_and_range(field, capsys, tmp_p
         (["--epsilon", "0.05", "--min-steps", "9", "--max-steps", "5"], ("--min-steps", "1..5", "9")),
         (["--backend", "nowhere.at_all"], ("--backend", "torch", "nowhere.at_all")),
         (["--backend", "json"], ("--backend", "json", "Trainer")),
+        (["--backend", ""], ("--backend must be one of jax, torch", "''")),
+        (["--backend", ".x"], ("--backend must be one of jax, torch", "'.x'")),
+        (["--hold", "1", "--warmup", "2", "--updates", "9"], ("--hold must be 0 or lie in 2..8 (--warmup, --upd", "1")),
+        (["--hold", "9", "--updates", "9"], ("--hold must be 0 or lie in 0..8", "got 9")),
         (["--resume"], ("--resume", "--out")),
         (["--checkpoint", "x"], ("--checkpoint", "--resume")),
     ],
@@ -68,6 +73,29 @@ def test_bad_command_lines_get_one_sentence(arguments: list[str], words: tuple[s
     (sentence,) = capsys.readouterr().err.strip().splitlines()
     for word in words:
         assert word in sentence
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("class Trainer(:", "the module somebody cannot be imported: SyntaxError: "),
+        ("1 / 0", "the module somebody cannot be imported: ZeroDivisionError: division by zero"),
+        ("raise SystemExit", "the module somebody cannot be imported: SystemExit"),
+        ("class Trainer: pass", "its Trainer cannot be made: TypeError: Trainer() takes no arguments"),
+        ("def limit_threads(n): raise OSError('no\\nmore')\nTrainer = 1", "its Trainer cannot be made: OSError: no"),
+    ],
+    ids=["syntax", "import", "exit", "constructor", "threads"],
+)
+def test_a_foreign_backend_that_does_not_work_is_named(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "somebody.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "somebody", raising=False)
+    assert parity_module.main(["--backend", "somebody", "--out", str(tmp_path / "run")]) == 2
+    (sentence,) = capsys.readouterr().err.strip().splitlines()
+    assert sentence.startswith("--backend somebody: ") and words in sentence
     assert not (tmp_path / "run").exists()
 
 
