@@ -5,6 +5,7 @@ Runs that differ in nothing but their seed are one line; its name is what sets i
 
 import dataclasses
 import itertools
+import json
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -64,6 +65,11 @@ def load(folder: Path) -> Loaded:
     return Loaded(folder, seed, values, evaluations)
 
 
+def in_words(value: Any) -> str:
+    """A value in a label; equal objects have one spelling."""
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict) else str(value)
+
+
 def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
     """The runs by the values in which they differ; without any difference the method is the name."""
     names = {name for run in runs for name in run.values}
@@ -74,15 +80,16 @@ def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
     def reads(name: str, method: Any) -> bool:
         return name not in only or method in only[name]
 
-    differing = [
-        name
-        for name in sorted(names - {"method"})
-        if len({run.values.get(name) for run in runs if reads(name, run.values.get("method"))}) > 1
-    ]
+    def differ(name: str) -> bool:
+        # A value may be anything that JSON knows: compared, and not looked up in a set.
+        values = [run.values.get(name) for run in runs if reads(name, run.values.get("method"))]
+        return any(value != values[0] for value in values)
+
+    differing = [name for name in sorted(names - {"method"}) if differ(name)]
     groups: dict[str, list[Loaded]] = {}
     for run in runs:
         method = str(run.values.get("method"))
-        parts = [f"{name} {run.values.get(name)}" for name in differing if reads(name, method)]
+        parts = [f"{name} {in_words(run.values.get(name))}" for name in differing if reads(name, method)]
         group = groups.setdefault(", ".join([method, *parts]), [])
         if twin := next((other for other in group if other.seed == run.seed), None):
             raise Refused(f"{run.folder} and {twin.folder} are the same run with the same seed: give one of them")

@@ -170,6 +170,20 @@ def test_a_task_that_is_not_known_is_drawn_as_it_is(tmp_path: Path):
     assert figures.load(tmp_path / "run").values["colour"] == ("red", "white")
 
 
+def test_runs_of_a_task_that_is_not_known_are_told_apart_by_whatever_their_configs_hold(tmp_path: Path):
+    for seed, sizes in enumerate(({"a": 1, "b": [2]}, {"b": [2], "a": 1}, {"a": 3})):
+        shutil.copytree(TINY / "act-0", tmp_path / f"act-{seed}")
+        path = tmp_path / f"act-{seed}" / "config.json"
+        content = json.loads(path.read_text())
+        content["task"], content["config"] = ["chess"], {"method": "act", "seed": seed, "sizes": sizes}
+        path.write_text(json.dumps(content))
+    groups = figures.label_groups([figures.load(folder) for folder in figures.find_runs([str(tmp_path)])])
+    assert {label: len(runs) for label, runs in groups.items()} == {
+        'act, sizes {"a": 1, "b": [2]}': 2,
+        'act, sizes {"a": 3}': 1,
+    }
+
+
 def test_a_broken_line_is_named(tmp_path: Path):
     shutil.copytree(TINY / "act-0", tmp_path / "run")
     path = tmp_path / "run" / "metrics.jsonl"
