@@ -70,8 +70,8 @@ def to_bytes(checkpoint: Checkpoint, form: str = FORMAT) -> bytes:
     return library().save(arrays, metadata={"pondernet": text})
 
 
-def from_bytes(data: bytes, path: Path, form: str = FORMAT) -> Checkpoint:
-    """The checkpoint in a file's bytes. What is cut short, damaged or foreign is refused."""
+def from_bytes(data: bytes, path: Path, *forms: str) -> Checkpoint:
+    """The checkpoint in a file's bytes, in one of the formats (FORMAT); what is cut short or foreign is refused."""
     numpy_files = library()
     try:
         length = int.from_bytes(data[:8], "little")
@@ -82,7 +82,10 @@ def from_bytes(data: bytes, path: Path, form: str = FORMAT) -> Checkpoint:
     try:
         about = json.loads(header["__metadata__"]["pondernet"])
         found = about.pop("checksum")
-        if about["format"] != form:
+        form = about["format"]
+        if form == PARAMETERS and PARAMETERS not in (forms or (FORMAT,)):
+            raise Refused(f"{path} has the parameters of a shipped checkpoint and nothing else: a run's is needed")
+        if form not in (forms or (FORMAT,)):
             raise KeyError("format")
     except (KeyError, TypeError, ValueError, AttributeError):
         raise Refused(f"{path} is a safetensors file, but not a checkpoint of this project") from None
@@ -148,14 +151,14 @@ def save(folder: Path, checkpoint: Checkpoint, every: int) -> Path:
     return path
 
 
-def read(path: Path, form: str = FORMAT) -> Checkpoint:
+def read(path: Path, *forms: str) -> Checkpoint:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise Refused(f"there is no checkpoint {path}") from None
     except OSError as error:
         raise Refused(f"cannot read the checkpoint {path}: {reason(error)}") from None
-    return from_bytes(data, path, form)
+    return from_bytes(data, path, *forms)
 
 
 def newest(folder: Path) -> Checkpoint | None:

@@ -91,7 +91,10 @@ def first_parameters(task: Any) -> dict[str, np.ndarray]:
         return task.initial_parameters()
     path = Path(task.config.start)
     try:
-        found = checkpoints.read(path) if path.is_file() else open_trained(type(task), task.config.start)[1]
+        if path.is_file():  # also that of a shipped checkpoint: the parameters are all that is wanted
+            found = checkpoints.read(path, checkpoints.FORMAT, checkpoints.PARAMETERS)
+        else:
+            found = open_trained(type(task), task.config.start)[1]
     except Refused as error:
         raise Refused(f"--start {path}: {error}".replace("add --checkpoint", "give --start")) from None
     if found.about["task"] != task.NAME:

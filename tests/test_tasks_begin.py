@@ -1,9 +1,11 @@
 """How a run begins: one process in a folder, a name of its own, nothing made before everything can be read."""
 
+import dataclasses
 import os
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("safetensors")
@@ -12,8 +14,11 @@ pytest.importorskip("matplotlib")
 from task_helpers import TINY, inside, refused
 
 from tasks import runs
+from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, to_bytes
 from tasks.command import free_folder
+from tasks.config import to_json
 from tasks.errors import Refused
+from tasks.loop import first_parameters
 from tasks.parity import Parity
 
 START = [*TINY, "--updates", "10", "--backend", "numpy_trainer"]
@@ -72,6 +77,17 @@ def test_data_that_cannot_be_read_are_refused_before_a_folder_is_made(tmp_path: 
     for place in (["--out", "run"], []):
         assert refused(inside(*START, *place, cwd=tmp_path)) == "cannot read the data"
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_may_begin_with_the_file_of_a_shipped_checkpoint(tmp_path: Path):
+    """Parameters are all that is wanted of it."""
+    task = Parity(Parity.Config(bits=4, hidden=3))
+    named = {PREFIX + name: array for name, array in task.initial_parameters().items()}
+    about = {"task": "parity", "config": to_json(task.config), "spec": "1", "update": 7}
+    (tmp_path / "model.safetensors").write_bytes(to_bytes(Checkpoint(named, about), PARAMETERS))
+    config = dataclasses.replace(task.config, start=str(tmp_path / "model.safetensors"), seed=5)
+    found = first_parameters(Parity(config))
+    assert all(np.array_equal(array, found[name]) for name, array in task.initial_parameters().items())
 
 
 def test_folders_with_blanks_are_quoted_in_commands(tmp_path: Path):

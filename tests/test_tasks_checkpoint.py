@@ -12,7 +12,18 @@ import pytest
 pytest.importorskip("safetensors")
 
 from tasks import checkpoint
-from tasks.checkpoint import Checkpoint, from_bytes, listed, newest, read, save, to_bytes, write_whole
+from tasks.checkpoint import (
+    FORMAT,
+    PARAMETERS,
+    Checkpoint,
+    from_bytes,
+    listed,
+    newest,
+    read,
+    save,
+    to_bytes,
+    write_whole,
+)
 from tasks.errors import Refused
 
 HERE = Path("here.safetensors")
@@ -79,6 +90,16 @@ def test_foreign_files_are_refused():
         data = safetensors.numpy.save({"w": np.zeros(2)}, metadata=metadata)
         with pytest.raises(Refused, match="not a checkpoint of this project"):
             from_bytes(data, HERE)
+
+
+def test_parameters_alone_are_read_where_they_are_enough():
+    data = to_bytes(example(), PARAMETERS)
+    for forms in ((PARAMETERS,), (FORMAT, PARAMETERS)):
+        assert from_bytes(data, HERE, *forms).about["update"] == 40
+    with pytest.raises(Refused, match=r"here\.safetensors has the parameters of a shipped checkpoint and nothing else"):
+        from_bytes(data, HERE)
+    with pytest.raises(Refused, match="not a checkpoint of this project"):
+        from_bytes(to_bytes(example()), HERE, PARAMETERS)
 
 
 def test_the_last_two_are_kept(tmp_path: Path):
