@@ -100,6 +100,7 @@ class Tally:
     def __init__(self, method: Method, output: str, seed: int, draws: int = 1, shares: bool = False):
         self.method, self.output, self.seed, self.draws, self.shares = method, output, seed, draws, shares
         self.count = 0
+        self.squares = 0.0  # of the accuracies, for their standard error
         self.sums: dict[str, Any] = {}
         self.levels: dict[int, np.ndarray] = {}  # difficulty -> count, accuracy, steps
         self.level_shares: dict[int, np.ndarray] = {}  # difficulty -> sum of p `[N]`
@@ -116,6 +117,7 @@ class Tally:
         judged = self.judge(y_hat, halt_logits, targets, ids)
         for field in dataclasses.fields(judged):
             self.sums[field.name] = self.sums.get(field.name, 0.0) + getattr(judged, field.name).sum(axis=-1)
+        self.squares += float((judged.accuracy**2).sum())
         self.count += len(judged.accuracy)
         for level in np.unique(difficulty):
             of = np.asarray(difficulty) == level
@@ -134,8 +136,11 @@ class Tally:
             for level, total in sorted(self.level_shares.items())
         ]
         mean = {name: total / self.count for name, total in self.sums.items()}
+        # An example's accuracy is an expectation, and seldom 0 or 1: its variance is below that of a coin.
+        variance = max(self.squares / self.count - float(mean["accuracy"]) ** 2, 0.0)
         return {
             "accuracy": float(mean["accuracy"]),
+            "accuracy_error": (variance / self.count) ** 0.5,
             "sampled_accuracy": float(mean["sampled_accuracy"]),
             "expected_steps": float(mean["steps"]),
             "sampled_steps": float(mean["sampled_steps"]),

@@ -20,7 +20,8 @@ def table(record: dict[str, Any], difficulty: str) -> list[str]:
 
 def of_record(record: dict[str, Any], task: Any) -> list[str]:
     """An evaluation: exact and sampled accuracy and steps, then the bands."""
-    error = (max(record["accuracy"] * (1 - record["accuracy"]), 0.0) / record["examples"]) ** 0.5
+    coin = (max(record["accuracy"] * (1 - record["accuracy"]), 0.0) / record["examples"]) ** 0.5
+    error = record.get("accuracy_error", coin)  # older records lack it; it is at most that of a coin
     lines = [f"{record['split']}: {task.describe(record['split'])}, {record['examples']} examples"]
     if record["draws"]:
         lines += [

@@ -8,7 +8,9 @@ import pytest
 
 import ponder_ref
 from ponder_ref.settings import Method
+from tasks import summary
 from tasks.metrics import TRAIN_KEYS, Tally, Window, bands, judge_answers, sigmoid
+from tasks.parity import Parity
 
 N, B = 4, 7
 
@@ -43,6 +45,7 @@ def test_ponder_metrics_are_expectations():
     prior = 0.3 * 0.7 ** np.arange(N) / (1 - 0.7**N)
     kl = (p * np.log(p / prior[:, None])).sum(axis=0)
     assert got["accuracy"] == pytest.approx((p * correct).sum() / B, rel=1e-12)
+    assert got["accuracy_error"] == pytest.approx((p * correct).sum(axis=0).std() / B**0.5, rel=1e-12)
     assert got["expected_steps"] == pytest.approx((p * np.arange(1, N + 1)[:, None]).sum() / B, rel=1e-12)
     assert got["loss_rec"] == pytest.approx((p * losses).sum() / B, rel=1e-12)
     assert got["loss_reg"] == pytest.approx(kl.mean(), rel=1e-12)
@@ -55,6 +58,18 @@ def test_ponder_metrics_are_expectations():
         assert count == of.sum()
         assert accuracy == pytest.approx((p * correct)[:, of].sum() / count, abs=1e-6)
         assert steps == pytest.approx((p * np.arange(1, N + 1)[:, None])[:, of].sum() / count, abs=1e-6)
+
+
+def test_the_standard_error_that_is_shown_is_that_of_the_expectation():
+    """Every example right with chance 1/2 has an expected accuracy of 1/2 each time: there is nothing to err about."""
+    tally = Tally(Method(max_steps=2), "binary", seed=0)
+    tally.add(np.array([[1.0] * B, [-1.0] * B]), np.zeros((2, B)), np.ones(B), np.arange(B), np.ones(B, int))
+    record = {"split": "test", **tally.result()}
+    assert (record["accuracy"], record["accuracy_error"]) == (0.5, 0.0)
+    task = Parity(Parity.Config())
+    assert "0.5000 expected (standard error 0.0000)" in summary.of_record(record, task)[1]
+    del record["accuracy_error"]  # as it was once
+    assert f"standard error {0.5 / B**0.5:.4f}" in summary.of_record(record, task)[1]
 
 
 def test_sampled_metrics_use_the_steps_of_the_standard():
@@ -114,6 +129,7 @@ def test_fixed_methods_answer_with_the_last_step(name: str):
     tally.add(y_hat, z, targets, ids, difficulty)
     got = tally.result()
     assert got["accuracy"] == pytest.approx(((y_hat[-1] > 0) == (targets == 1)).mean())
+    assert got["accuracy_error"] == pytest.approx((got["accuracy"] * (1 - got["accuracy"]) / B) ** 0.5)  # a coin's
     assert got["expected_steps"] == N
     assert got["loss"] == got["loss_rec"]
 
