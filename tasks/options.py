@@ -108,7 +108,8 @@ class TrainingConfig:
             self.method_settings()
             self.optimiser_settings()
         except ValueError as error:  # a range that the backends' settings know and this page does not
-            raise Refused(str(error)) from None
+            name, _, rest = str(error).partition(" ")
+            raise Refused(f"{flag(name) if hasattr(self, name) else name} {rest}") from None
 
     @property
     def own_steps(self) -> int:

@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from tasks.checkpoint import Checkpoint, file_name, listed, newest, read, write_whole
 from tasks.config import from_json, to_json
@@ -54,6 +54,16 @@ def alone(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(folder)
+
+
+def drop_half_line(file: BinaryIO) -> None:
+    """Removes the end of a file that a crash cut short, so that the next line does not go on with it."""
+    if file.seek(0, os.SEEK_END) == 0:
+        return
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def make_folder(path: Path) -> None:
@@ -126,8 +136,9 @@ class Run:
         `rest` is what the sentence ends with if that cannot be done.
         """
         try:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write("".join(map(line_of, records)))
+            with open(path, "a+b") as file:
+                drop_half_line(file)
+                file.write("".join(map(line_of, records)).encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:

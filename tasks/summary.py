@@ -87,6 +87,6 @@ def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
     shown = {name: "DIR" if name == "data_dir" else show(value) for name, value in differences(preset).items()}
     if seed is not None and "start" in shown:  # begun with the run of the same seed, by its name
         shown["start"] = re.sub(rf"-{run.config.seed}$", f"-{seed}", shown["start"])
-    flags = [f"{flag(name)} {value}" for name, value in sorted(shown.items())]
+    flags = [f"{flag(name)} {shlex.quote(value)}" for name, value in sorted(shown.items())]
     own = f"--seed {run.config.seed if seed is None else seed}"
     return " ".join([run.command(), f"--preset {preset}", *flags, own, f"--backend {run.backend}"])

@@ -120,6 +120,15 @@ def test_odd_sessions_are_refused_where_hours_are_counted(tmp_path: Path):
         training_time(made, 40)
 
 
+def test_half_a_line_does_not_spoil_the_next(tmp_path: Path):
+    run = Run.create(tmp_path / "run", "parity", ParityConfig(), "jax")
+    for left in ("", line_of(SESSION)):
+        run.sessions.write_text(left + line_of(SESSION)[:20])
+        run.append(run.sessions, [SESSION | {"to": 20}])
+        assert run.sessions.read_text() == left + line_of(SESSION | {"to": 20})
+        assert read_records(run.sessions)[-1]["to"] == 20
+
+
 def test_a_run_whose_metrics_are_lost_does_not_go_on_without_them(run: Path):
     (run / "metrics.jsonl").unlink()
     before = contents(run)

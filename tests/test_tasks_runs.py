@@ -95,6 +95,7 @@ def test_runs_are_reproducible(unbroken: Path, tmp_path: Path):
         {"TEST_SIGNAL_AT": "118:9"},
         {"TEST_KILL_FSYNC": "3"},
         {"TEST_KILL_FSYNC": "11"},
+        {"TEST_KILL_REPLACE": "1"},
         {"TEST_KILL_REPLACE": "2"},
         {"TEST_KILL_REPLACE": "3"},
         {"TEST_KILL_REPLACE": "5"},
