@@ -223,10 +223,8 @@ def train(run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | Non
         except KeyboardInterrupt:
             number = stop.received or signal.SIGINT
             what = StopSignals.NAMES[signal.Signals(number)]
-            raise Interrupted(
-                f"{what} at once, before all was saved; go on from the last checkpoint with: {run.resume_command()}",
-                number,
-            ) from None
+            how = f"go on from what was saved with: {run.resume_command()}"
+            raise Interrupted(f"{what} at once; {how}", number) from None
 
 
 def train_session(
