@@ -61,6 +61,11 @@ def parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
 
 
+def fingerprint(params: dict[str, np.ndarray]) -> str:
+    """SHA-256 of parameters alone: what a run that began with them knows them by."""
+    return checksum(params, {})
+
+
 def to_bytes(checkpoint: Checkpoint, form: str = FORMAT) -> bytes:
     """The content of the file."""
     # np.array with order="C" keeps 0-d arrays 0-d; safetensors would scramble arrays in any other order.

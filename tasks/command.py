@@ -144,8 +144,8 @@ def start(task: Any, options: argparse.Namespace) -> int:
     backend = options.backend if hasattr(options, "backend") else default_backend()
     checkpoints.library()
     made = task(config)
-    if config.start is not None:
-        first_parameters(made)  # refused here, it leaves no folder behind
+    # What is refused here leaves no folder behind.
+    began_with = None if config.start is None else checkpoints.fingerprint(first_parameters(made))
     trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
     if hasattr(made, "check"):
         made.check()
@@ -156,7 +156,7 @@ def start(task: Any, options: argparse.Namespace) -> int:
         folder = free_folder(task.NAME)
         print(f"the run is in {folder}", flush=True)
     with alone(folder):
-        run = Run.create(folder, task.NAME, config, backend)
+        run = Run.create(folder, task.NAME, config, backend, began_with)
         return finish(run, made, trainer, None, backend)
 
 
@@ -216,8 +216,8 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     for split in made.splits(stage):
         record = {"split": split, **evaluate(trainer, state, made, split, **settings)}
         if hasattr(options, "record"):
-            # A folder of data is another one on every machine: `data` says what it has.
-            flags = {k: show(v) for k, v in explicit.items() if k != "data_dir"}
+            # Where data lie is another place on every machine: `data` says what they are.
+            flags = {k: show(v) for k, v in explicit.items() if k not in ("data_dir", "embeddings", "labels")}
             about = {"kind": "eval", "update": update, "data": made.describe(split), **flags, "max_steps": steps}
             run.append(run.evaluations, [about | record])
         print("\n".join(summary.of_record(record, made)))

@@ -114,7 +114,10 @@ class Training:
         self.run, self.task, self.trainer, self.config = run, task, trainer, task.config
         if start is None:
             self.update, self.window = 0, Window()
-            self.state = trainer.init(first_parameters(task))
+            params = first_parameters(task)
+            if run.began_with not in (None, checkpoints.fingerprint(params)):
+                raise Refused(f"--start {self.config.start} has changed since {run.folder} began with it")
+            self.state = trainer.init(params)
         else:
             self.update, self.window = start.about["update"], Window(**start.about["window"])
             self.state = load_state(trainer, start.arrays, run.checkpoints)

@@ -77,15 +77,19 @@ def make_folder(path: Path) -> None:
 
 
 class Run:
-    """A folder with the task's name, its config and the backend it was begun with."""
+    """A folder with the task's name, its config and the backend it was begun with.
 
-    def __init__(self, folder: Path, task: str, config: Any, backend: str):
+    `began_with` is the fingerprint of the parameters of --start, None where there are none or they were not noted.
+    """
+
+    def __init__(self, folder: Path, task: str, config: Any, backend: str, began_with: str | None = None):
         self.folder, self.task, self.config, self.backend = folder, task, config, backend
+        self.began_with = began_with
         self.metrics, self.sessions, self.evaluations = folder / METRICS, folder / SESSIONS, folder / EVALUATIONS
         self.checkpoints, self.figures = folder / "checkpoints", folder / "figures"
 
     @classmethod
-    def create(cls, folder: Path, task: str, config: Any, backend: str) -> "Run":
+    def create(cls, folder: Path, task: str, config: Any, backend: str, began_with: str | None = None) -> "Run":
         """A new run in a new or empty folder; what a crash left before config.json was whole does not count.
 
         Where others may begin one there at the same moment, the folder is made and locked before (`alone`).
@@ -99,8 +103,9 @@ class Run:
             what = "add --resume to go on with it or choose" if CONFIG in names else "choose"
             raise Refused(f"--out {folder} is not empty: {what} another folder")
         content = {"task": task, "backend": backend, "config": to_json(config)}
+        content |= {} if began_with is None else {"began_with": began_with}
         write_whole(folder / CONFIG, (json.dumps(content, indent=2) + "\n").encode())
-        return cls(folder, task, config, backend)
+        return cls(folder, task, config, backend, began_with)
 
     @classmethod
     def open(cls, folder: Path, task: str, config_type: type) -> "Run":
@@ -114,8 +119,10 @@ class Run:
             raise Refused(f"{folder} is a run of the task {content['task']!r}, not of {task!r}")
         if not isinstance(content["backend"], str) or not content["backend"]:
             raise Refused(f"{folder / CONFIG}: the backend must be a name, got {content['backend']!r}")
+        if not isinstance(content.get("began_with", ""), str):
+            raise Refused(f"{folder / CONFIG}: began_with must be a checksum, got {content['began_with']!r}")
         config = from_json(config_type, content["config"], str(folder / CONFIG))
-        return cls(folder, task, config, content["backend"])
+        return cls(folder, task, config, content["backend"], content.get("began_with"))
 
     def clear_leftovers(self) -> None:
         """Removes files that a killed process had begun to write."""

@@ -13,7 +13,8 @@ from ponder_ref.init import initial_parameters
 from tasks.babi import ship
 from tasks.babi.card import make_card, render, training_time
 from tasks.babi.task import Babi, BabiConfig
-from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, read, save
+from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, read, save
+from tasks.errors import Refused
 from tasks.runs import Run
 from tasks.shipped import MODEL, is_shipped, open_trained
 
@@ -85,6 +86,24 @@ def test_the_card_knows_the_runs_that_a_run_began_with(tmp_path: Path):
     assert (card["updates"], card["examples_seen"]) == (80, 40 * 32 + 40 * 128)
     assert "30 questions a task, some drawn more often (16: 2 times, from 60)" in render(card)
     assert render(card).count("of the updates were made in sessions whose time was not noted") == 2
+
+
+def test_a_run_that_began_with_what_is_no_longer_there_is_not_shipped(tmp_path: Path, capsys: pytest.CaptureFixture):
+    run_of(tmp_path / "first")
+    last = run_of(tmp_path / "last", start=str(tmp_path / "first"))
+    config = json.loads((last.folder / "config.json").read_text())
+    found = open_trained(Babi, str(tmp_path / "first"))[1]
+    for known, said in ((fingerprint(parameters(found.arrays)), None), ("0" * 64, "first has changed since")):
+        (last.folder / "config.json").write_text(json.dumps(config | {"began_with": known}))
+        run = Run.open(last.folder, "babi", BabiConfig)
+        if said is None:
+            assert len(ship.earlier_runs(run)) == 1
+        else:
+            with pytest.raises(Refused, match=said):
+                ship.earlier_runs(run)
+    shipped = run_of(tmp_path / "more", start="pretrained")
+    with pytest.raises(Refused, match="began with pretrained, a shipped checkpoint"):
+        ship.earlier_runs(shipped)
 
 
 def test_a_run_that_began_with_one_on_files_is_not_shipped(tmp_path: Path, capsys: pytest.CaptureFixture):

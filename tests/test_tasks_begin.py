@@ -1,9 +1,12 @@
 """How a run begins: one process in a folder, a name of its own, nothing made before everything can be read."""
 
 import dataclasses
+import json
 import os
 import shlex
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +22,7 @@ from tasks.command import free_folder
 from tasks.config import to_json
 from tasks.errors import Refused
 from tasks.loop import first_parameters
-from tasks.parity import Parity
+from tasks.parity import Parity, ParityConfig
 
 START = [*TINY, "--updates", "10", "--backend", "numpy_trainer"]
 
@@ -79,15 +82,42 @@ def test_data_that_cannot_be_read_are_refused_before_a_folder_is_made(tmp_path: 
         assert list(tmp_path.iterdir()) == []
 
 
+def parameters_file(path: Path, config: ParityConfig) -> None:
+    """A file as it is shipped, with the parameters that a run of this config begins with."""
+    named = {PREFIX + name: array for name, array in Parity(config).initial_parameters().items()}
+    about = {"task": "parity", "config": to_json(config), "spec": "1", "update": 7}
+    path.write_bytes(to_bytes(Checkpoint(named, about), PARAMETERS))
+
+
 def test_a_run_may_begin_with_the_file_of_a_shipped_checkpoint(tmp_path: Path):
     """Parameters are all that is wanted of it."""
-    task = Parity(Parity.Config(bits=4, hidden=3))
-    named = {PREFIX + name: array for name, array in task.initial_parameters().items()}
-    about = {"task": "parity", "config": to_json(task.config), "spec": "1", "update": 7}
-    (tmp_path / "model.safetensors").write_bytes(to_bytes(Checkpoint(named, about), PARAMETERS))
-    config = dataclasses.replace(task.config, start=str(tmp_path / "model.safetensors"), seed=5)
-    found = first_parameters(Parity(config))
-    assert all(np.array_equal(array, found[name]) for name, array in task.initial_parameters().items())
+    config = ParityConfig(bits=4, hidden=3)
+    parameters_file(tmp_path / "model.safetensors", config)
+    found = first_parameters(Parity(dataclasses.replace(config, start=str(tmp_path / "model.safetensors"), seed=5)))
+    assert all(np.array_equal(array, found[name]) for name, array in Parity(config).initial_parameters().items())
+
+
+def test_a_run_knows_what_it_began_with(tmp_path: Path):
+    """Killed before its first checkpoint, it does not go on from other parameters than it began with."""
+    assert inside(*START, "--out", "plain", cwd=tmp_path).returncode == 0
+    assert "began_with" not in json.loads((tmp_path / "plain" / "config.json").read_text())
+    config = runs.Run.open(tmp_path / "plain", "parity", ParityConfig).config
+    parameters_file(tmp_path / "first", config)
+    assert inside(*START, "--start", "first", "--out", "second", cwd=tmp_path).returncode == 0
+    content = json.loads((tmp_path / "second" / "config.json").read_text())
+    ended = (tmp_path / "second" / "metrics.jsonl").read_bytes()
+
+    def again() -> Any:
+        shutil.rmtree(tmp_path / "second" / "checkpoints", ignore_errors=True)
+        (tmp_path / "second" / "metrics.jsonl").unlink(missing_ok=True)
+        return inside("--out", "second", "--resume", cwd=tmp_path)
+
+    assert len(content["began_with"]) == 64 and again().returncode == 0
+    assert (tmp_path / "second" / "metrics.jsonl").read_bytes() == ended
+    parameters_file(tmp_path / "first", dataclasses.replace(config, seed=config.seed + 1))
+    assert refused(again()) == "--start first has changed since second began with it"
+    (tmp_path / "second" / "config.json").write_text(json.dumps(content | {"began_with": 7}))
+    assert "began_with must be a checksum, got 7" in refused(again())
 
 
 def test_folders_with_blanks_are_quoted_in_commands(tmp_path: Path):

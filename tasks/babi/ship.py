@@ -18,7 +18,7 @@ import numpy as np
 from tasks.babi.card import make_card, render
 from tasks.babi.report import verdict
 from tasks.babi.task import Babi
-from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, parameters, to_bytes, write_whole
+from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, to_bytes, write_whole
 from tasks.command import THREADS, flag_value
 from tasks.config import Parser, to_json
 from tasks.errors import Refused, cannot_write, one_sentence
@@ -63,9 +63,14 @@ def earlier_runs(run: Run) -> list[tuple[Run, int]]:
     while (name := run.config.start) is not None:
         if Path(name).is_file() or len(found) > 99:
             raise Refused(f"{run.folder} began with {name}, which is not a run: what that was trained on is not known")
-        run, checkpoint = open_trained(Babi, name)
-        refuse_files(name, run)
-        found.append((run, checkpoint.about["update"]))
+        before, checkpoint = open_trained(Babi, name)
+        if is_shipped(before.folder):
+            raise Refused(f"{run.folder} began with {name}, a shipped checkpoint: its card does not have those runs")
+        if run.began_with not in (None, fingerprint(parameters(checkpoint.arrays))):
+            raise Refused(f"{name} has changed since {run.folder} began with it: its card would be wrong")
+        refuse_files(name, before)
+        found.append((before, checkpoint.about["update"]))
+        run = before
     return found[::-1]
 
 
@@ -78,7 +83,7 @@ def check_out(out: Path) -> None:
 def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespace) -> list[dict[str, Any]]:
     """The evaluations of the card, of the very numbers that are shipped."""
     trainer = make_trainer(
-        getattr(options, "backend", None) or default_backend(), Babi(config), flag_value(options, "threads", THREADS, 1)
+        getattr(options, "backend", default_backend()), Babi(config), flag_value(options, "threads", THREADS, 1)
     )
     state = load_parameters(trainer, {PREFIX + name: array for name, array in params.items()}, options.run)
     wanted = [("test", None)] + ([("valid", options.data_dir)] if hasattr(options, "data_dir") else [])

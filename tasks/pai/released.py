@@ -147,8 +147,8 @@ class Released:
     What is checked when: the names of the files at once, in all splits that are there. When a split is first used, the
     framing of its records (their lengths with checksums, and that the file has as many bytes), and everything in the
     first and the last record of each file. In every other record everything when it is first used: checksums of all
-    data would take a quarter of a minute a gigabyte. The first batch of training opens all splits, so that it does not
-    end for want of test files; an evaluation needs those of its split alone.
+    data would take a quarter of a minute a gigabyte. A training opens all splits before it begins (`check`), so that it
+    does not end for want of test files; an evaluation needs those of its split alone.
     """
 
     folder: Path
@@ -170,6 +170,11 @@ class Released:
             raise Refused(f"{self.folder} has no folder {', '.join(SPLITS[:-1])} or {SPLITS[-1]}")
         for split in there:
             shards(self.folder, split)
+
+    def check(self) -> None:
+        """Opens all splits, as far as is checked at first."""
+        for split in SPLITS:
+            self.places(split)
 
     def places(self, split: str) -> list[Place]:
         """Where the records of a split are."""
@@ -220,8 +225,6 @@ class Released:
         ids = example_ids(split, indices, self.batch_size)
         random = words(self.seed, STREAMS[split], indices, 2 * ids.shape[1]).reshape(-1, 2)
         places = self.places(split)
-        for later in SPLITS if split == "train" else ():
-            self.places(later)
         found = [
             self.example(places[record], word, direct=bool(example % 2 == 0))
             for record, word, example in zip(below(random[:, 0], len(places)), random[:, 1], ids.ravel(), strict=True)

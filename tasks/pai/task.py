@@ -66,6 +66,11 @@ class Pai:
         source = Own(Path(str(c.embeddings)), Path(str(c.labels))) if own else Images(c.seed)
         self.data, self.width = Data(source, c.seed, c.batch_size, c.length, c.target), source.width
 
+    def check(self) -> None:
+        """Opens what a training will read, so that what cannot be read is refused before it begins."""
+        if isinstance(self.data, Released):
+            self.data.check()
+
     @staticmethod
     def level_name(level: int, config: PaiConfig) -> str:
         """A type of query, by its places in the sequence, or "other"."""
