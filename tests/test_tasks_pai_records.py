@@ -244,8 +244,9 @@ def test_released_records_are_checked_when_they_are_first_used(released: Release
 def test_first_and_last_records_are_checked_when_a_training_begins(released: Released, record: int):
     turn_bit(released.folder / "test" / "trials-00000-of-00001", record)
     released.batches("valid", [0])
+    released.check(("train", "valid"))
     with pytest.raises(Refused, match=f"test.*, record {record + 1}: the checksum of its data is wrong"):
-        released.batches("train", [0])
+        released.check()
 
 
 def test_a_training_needs_all_splits_and_an_evaluation_its_own(released: Released):
@@ -253,7 +254,7 @@ def test_a_training_needs_all_splits_and_an_evaluation_its_own(released: Release
     again = Released(released.folder, seed=5, batch_size=8, **SMALL)
     again.batches("valid", [0])
     with pytest.raises(Refused, match=r"cannot read .*test: no such file"):
-        again.batches("train", [0])
+        again.check()
 
 
 def test_names_are_checked_at_once(released: Released):

@@ -17,7 +17,7 @@ from tasks.pai.data import Data
 from tasks.pai.images import Images
 from tasks.pai.layout import Inputs, shuffled_memory, without_memory
 from tasks.pai.own import Own
-from tasks.pai.released import Released
+from tasks.pai.released import SPLITS, Released
 from tasks.pai.report import draw, lines
 from tasks.pai.settings import CONTROLS, PRESETS, PaiConfig
 from tasks.pai.trials import level_name
@@ -69,7 +69,7 @@ class Pai:
     def check(self) -> None:
         """Opens what a training will read, so that what cannot be read is refused before it begins."""
         if isinstance(self.data, Released):
-            self.data.check()
+            self.data.check(SPLITS if self.config.test_examples is not None else SPLITS[:2])
 
     @staticmethod
     def level_name(level: int, config: PaiConfig) -> str:
