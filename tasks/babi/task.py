@@ -206,7 +206,7 @@ class Babi:
     EXAMPLES = (
         "python -m tasks.babi --out runs/babi                            some minutes, on generated stories",
         "python -m tasks.babi --tasks 1,2,15 --out runs/few",
-        "python -m tasks.babi --preset solve --out runs/solve            an hour or two, then:",
+        "python -m tasks.babi --preset solve --out runs/solve            about 40 minutes of one core, then 20 more:",
         "python -m tasks.babi --preset finish --start runs/solve --out runs/finish      all twenty tasks",
         "python -m tasks.babi --data-dir DIR --out runs/released         the released files",
         "python -m tasks.babi --evaluate runs/finish --data-dir DIR --split valid",
