@@ -93,7 +93,8 @@ OPTIONAL |= {"cpu_seconds": seconds, "data": text}
 
 def checked(record: Record, needed: Fields) -> Record:
     made = dict(record)
-    for name, check in ({**needed, **OPTIONAL, **needed}).items():
+    checks = needed | {name: check for name, check in OPTIONAL.items() if name not in needed}
+    for name, check in checks.items():  # what is needed comes first
         if name in record:
             try:
                 made[name] = check(record[name])
