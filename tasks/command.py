@@ -207,9 +207,10 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
     trainer = make_trainer(backend, trained, threads)
     state = load_parameters(trainer, found.arrays, getattr(options, "checkpoint", run.folder))
+    made = trained  # its files are opened once
     if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
         explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])
-    made = task(dataclasses.replace(run.config, **explicit))
+        made = task(dataclasses.replace(run.config, **explicit))
     settings = {"examples": examples or run.config.test_examples or run.config.eval_examples, "draws": draws}
     steps, update = made.config.own_steps, found.about["update"]
     print(f"checkpoint of update {update}, N = {steps}, {draws} draws", flush=True)

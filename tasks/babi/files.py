@@ -18,7 +18,7 @@ from re import compile as pattern
 
 from tasks.babi import text, vocabulary
 from tasks.babi.stories import SPLITS, TASK_NAMES, Story
-from tasks.errors import Refused
+from tasks.errors import Refused, reason
 
 LAYOUTS = ("en-valid-10k", "en-10k", "en-valid", "en")  # the first that is there is taken
 ARCHIVE_ROOT = "tasks_1-20_v1-2"
@@ -112,7 +112,7 @@ def list_folder(path: Path) -> Found:
             try:
                 files = sorted((root / layout).iterdir()) if (root / layout).is_dir() else []
             except OSError as error:
-                raise Refused(f"cannot read {root / layout}: {(error.strerror or str(error)).lower()}") from None
+                raise Refused(f"cannot read {root / layout}: {reason(error)}") from None
             for file in files:
                 if file.is_file():
                     add(found, layout, file.name, str(file), lambda file=file: read_file(file))
@@ -125,7 +125,7 @@ def read_file(path: Path) -> bytes:
             raise Refused(f"{path} is larger than {MAX_BYTES} bytes: not a file of the bAbI tasks")
         return path.read_bytes()
     except OSError as error:
-        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Refused(f"cannot read {path}: {reason(error)}") from None
 
 
 def list_archive(path: Path) -> Found:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.batches import words
-from tasks.errors import Refused
+from tasks.errors import Refused, reason
 from tasks.pai.images import STREAM
 
 MAGIC = b"\x93NUMPY"
@@ -31,7 +31,7 @@ def load(path: Path, flag: str, kinds: str, dimensions: int) -> np.ndarray:
         with np.errstate(over="ignore"):
             array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
-        raise Refused(f"{flag}: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Refused(f"{flag}: cannot read {path}: {reason(error)}") from None
     except (ValueError, OverflowError, SyntaxError, tokenize.TokenError):  # what the parser of headers may raise
         raise Refused(f"{flag}: {path} is not a whole .npy file of numbers") from None
     if array.ndim != dimensions or array.dtype.kind not in kinds:

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tasks.errors import Refused
+from tasks.errors import Refused, reason
 from tasks.pai.crc32c import masked_bytes
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
@@ -35,7 +35,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             file.seek(0)
             yield file
     except OSError as error:
-        raise Refused(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Refused(f"cannot read {path}: {reason(error)}") from None
 
 
 def read_length(file: BinaryIO, name: Path | str, number: int) -> int | None:

@@ -29,7 +29,7 @@ import numpy as np
 
 from ponder_ref.interface import Batch
 from tasks.batches import STREAMS, example_ids, words
-from tasks.errors import Refused
+from tasks.errors import Refused, reason
 from tasks.pai import records
 from tasks.pai.layout import Inputs, compact, numbered
 from tasks.pai.sequences import kinds_of
@@ -127,7 +127,7 @@ def shards(folder: Path, split: str) -> list[Path]:
     try:
         names = sorted(path.name for path in (folder / split).iterdir() if FILE_NAME.fullmatch(path.name))
     except OSError as error:
-        raise Refused(f"cannot read {folder / split}: {(error.strerror or str(error)).lower()}") from None
+        raise Refused(f"cannot read {folder / split}: {reason(error)}") from None
     if not names:
         raise Refused(f"{folder / split} has no files named like trials-00000-of-00500")
     total = int(names[0][-5:])
