@@ -37,7 +37,7 @@ def embed(params: Params, images: jax.Array, slots: jax.Array) -> jax.Array:
     """
     chosen = slots.astype(jnp.int32)[..., None] == jnp.arange(images.shape[-2], dtype=jnp.int32)
     images = jnp.where(chosen.any(-2)[..., None], images, 0.0)
-    embedded = layer_norm(params, "embed.norm", images @ params["embed.images"])
+    embedded = layer_norm(params, "embed.norm", dense(images, params["embed.images"]))
     return chosen.astype(embedded.dtype) @ embedded
 
 
@@ -70,9 +70,17 @@ def as_columns(x: jax.Array, heads: int) -> jax.Array:
     return jnp.moveaxis(x.reshape(*x.shape[:-1], heads, -1), -3, -1)
 
 
+def dense(x: jax.Array, w: jax.Array) -> jax.Array:
+    """x·w of tokens `[..., n, in]`, as one product of two matrices.
+
+    XLA's gradient for w is slow where it sums over more than one axis: the tokens are made one.
+    """
+    return (x.reshape(-1, x.shape[-1]) @ w).reshape(*x.shape[:-1], w.shape[-1])
+
+
 def look(params: Params, name: str, u: jax.Array, heads: int) -> Seen:
     """What a block sees of normed tokens `[..., E, embedding]`."""
-    kv = u @ jnp.concatenate([params[f"{name}.k"], params[f"{name}.v"]], 1)
+    kv = dense(u, jnp.concatenate([params[f"{name}.k"], params[f"{name}.v"]], 1))
     k, v = jnp.split(kv, 2, -1)
     return Seen(as_columns(k, heads), as_rows(v, heads))
 
@@ -82,7 +90,7 @@ def block(
 ) -> jax.Array:
     """Attention and transition of tokens `[..., Q, embedding]` that see others and each other, not themselves."""
     u = layer_norm(params, f"{name}.norm1", x)
-    qkv = u @ jnp.concatenate([params[f"{name}.{part}"] for part in "qkv"], 1)
+    qkv = dense(u, jnp.concatenate([params[f"{name}.{part}"] for part in "qkv"], 1))
     q, k, v = jnp.split(qkv, 3, -1)
     q = as_rows(q, heads) / math.sqrt(q.shape[-1] // heads)
     count = x.shape[-2]
@@ -96,11 +104,11 @@ def block(
     found = own @ as_rows(v, heads)
     if seen is not None:
         found = found + others @ seen.values
-    a = x + jnp.swapaxes(found, -2, -3).reshape(*x.shape[:-1], -1) @ params[f"{name}.o"]
+    a = x + dense(jnp.swapaxes(found, -2, -3).reshape(*x.shape[:-1], -1), params[f"{name}.o"])
     f = layer_norm(params, f"{name}.norm2", a)
     for layer in range(1, count_layers(params, name) + 1):
-        f = jax.nn.relu(f @ params[f"{name}.hidden{layer}.w"] + params[f"{name}.hidden{layer}.b"])
-    return a + f @ params[f"{name}.out.w"] + params[f"{name}.out.b"]
+        f = jax.nn.relu(dense(f, params[f"{name}.hidden{layer}.w"]) + params[f"{name}.hidden{layer}.b"])
+    return a + dense(f, params[f"{name}.out.w"]) + params[f"{name}.out.b"]
 
 
 def advance(
