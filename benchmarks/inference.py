@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from benchmarks.report import make_folder
 from benchmarks.shared import Skipped, import_or_skip
 from tasks.checkpoint import write_whole
 from tasks.errors import Refused
 from tasks.plots import COLOURS, pyplot, save
+from tasks.runs import make_folder
 
 SEED = 1
 TINY = 10  # the tiny network is run so many times as often

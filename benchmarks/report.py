@@ -5,12 +5,11 @@ import importlib.metadata
 import json
 import os
 import platform
-from pathlib import Path
 from typing import Any
 
 from benchmarks.shared import quartiles, ratios
 from tasks.checkpoint import write_whole
-from tasks.errors import cannot_write
+from tasks.runs import make_folder
 
 PACKAGES = ("numpy", "torch", "jax", "labml-nn")  # what the times depend on, where it is installed
 NOT_SAID = ("run", "command", "out")  # options that change nothing of what is measured
@@ -35,13 +34,6 @@ def command_of(name: str, options: argparse.Namespace) -> str:
         text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         words.append(f"--{option}" if value is True else f"--{option} {text}")
     return " ".join(words)
-
-
-def make_folder(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(out, error) from None
 
 
 class Report:

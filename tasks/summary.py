@@ -70,6 +70,15 @@ def updates_not_noted(sessions: list[dict[str, Any]], update: int) -> int:
     return update - len(noted)
 
 
+def for_seeds(name: str, seed: int, shown: str) -> str:
+    """The name of a seed's run, as that of several seeds.
+
+    >>> for_seeds("runs/ponder-3", 3, "SEED"), for_seeds("runs/ponder", 3, "SEED")
+    ('runs/ponder-SEED', 'runs/ponder')
+    """
+    return re.sub(rf"-{seed}$", f"-{shown}", name)
+
+
 def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
     """The command that makes a run: the preset nearest to it, and the flags in which it differs.
 
@@ -86,7 +95,7 @@ def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
     # A folder of data is another one on every machine.
     shown = {name: "DIR" if name == "data_dir" else show(value) for name, value in differences(preset).items()}
     if seed is not None and "start" in shown:  # begun with the run of the same seed, by its name
-        shown["start"] = re.sub(rf"-{run.config.seed}$", f"-{seed}", shown["start"])
+        shown["start"] = for_seeds(shown["start"], run.config.seed, seed)
     flags = [f"{flag(name)} {shlex.quote(value)}" for name, value in sorted(shown.items())]
     own = f"--seed {run.config.seed if seed is None else seed}"
     return " ".join([run.command(), f"--preset {preset}", *flags, own, f"--backend {run.backend}"])

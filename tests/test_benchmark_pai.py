@@ -44,8 +44,8 @@ def test_an_unknown_preset_is_refused(capsys):
         ("inference --means nan", "argument --means: must be numbers of at least 1, separated by commas, got 'nan'"),
         ("halting --steps 0", "argument --steps: must be an integer in 1..1000000, got '0'"),
         (f"halting --steps {'9' * 5000}", "argument --steps: must be an integer in 1..1000000, got '9999999999...'"),
-        ("pai --out FILE", "cannot write FILE: file exists"),
-        ("inference --out FILE", "cannot write FILE: file exists"),
+        ("pai --out FILE", "FILE is a file, not a folder"),
+        ("inference --out FILE", "FILE is a file, not a folder"),
     ],
 )
 def test_options_that_cannot_be_are_refused_before_anything_is_measured(capsys, tmp_path, words: str, said: str):

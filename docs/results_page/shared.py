@@ -1,6 +1,5 @@
 """An experiment's runs in groups of seeds, and what every section says of them."""
 
-import re
 import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +8,7 @@ from tasks import figures
 from tasks.errors import Refused
 from tasks.registry import task_class
 from tasks.runs import Run, read_records
-from tasks.summary import time_spent, training_command, updates_not_noted
+from tasks.summary import for_seeds, time_spent, training_command, updates_not_noted
 
 
 class Experiment(NamedTuple):
@@ -128,7 +127,7 @@ def commands(experiment: Experiment) -> list[str]:
     for label, group in experiment.groups.items():
         first = group[0]
         made = training_command(first, experiment.task, seed="SEED")
-        folder = re.sub(rf"-{first.config.seed}$", "-SEED", first.folder.name)
+        folder = for_seeds(first.folder.name, first.config.seed, "SEED")
         alike = all(run.backend == first.backend for run in group)
         # Seeds of one group may have been trained on either backend: the command has that of the first.
         seeds = ", ".join(str(run.config.seed) + ("" if alike else f" ({run.backend})") for run in group)
