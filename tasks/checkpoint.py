@@ -61,9 +61,9 @@ def parameters(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
 
 
-def fingerprint(params: dict[str, np.ndarray]) -> str:
-    """SHA-256 of parameters alone: what a run that began with them knows them by."""
-    return checksum(params, {})
+def fingerprint(arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 of arrays alone: what a run knows the parameters or the data by that it began with."""
+    return checksum(arrays, {})
 
 
 def to_bytes(checkpoint: Checkpoint, form: str = FORMAT) -> bytes:

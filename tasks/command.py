@@ -1,7 +1,8 @@
 """The command line of a task: train, resume, evaluate. A task is a class with the names of `tasks.parity.Parity`.
 
 It may also have `check()`, which opens everything that a training will read: what cannot be read is refused before a
-folder is made, and the same command can be given again.
+folder is made, and the same command can be given again. It returns a checksum of the files of training and validation,
+None if there are none: a run does not go on with others than it began with.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given
 from tasks.errors import Refused, cannot_write, one_sentence
 from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
-from tasks.runs import EVALUATIONS, Run, alone, make_folder, read_records
+from tasks.runs import EVALUATIONS, Origin, Run, alone, make_folder, read_records
 from tasks.shipped import PRETRAINED, is_shipped, open_trained
 from tasks.trainers import default_backend, load_parameters, make_trainer
 
@@ -137,6 +138,11 @@ def free_folder(name: str) -> Path:
     raise AssertionError("numbers do not end")
 
 
+def checked(made: Any) -> str | None:
+    """Opens what a training will read; the checksum of its files."""
+    return made.check() if hasattr(made, "check") else None
+
+
 def start(task: Any, options: argparse.Namespace) -> int:
     """A new run."""
     refuse(options, ("checkpoint",), "needs --resume or --evaluate")
@@ -147,8 +153,7 @@ def start(task: Any, options: argparse.Namespace) -> int:
     # What is refused here leaves no folder behind.
     began_with = None if config.start is None else checkpoints.fingerprint(first_parameters(made))
     trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
-    if hasattr(made, "check"):
-        made.check()
+    origin = Origin(began_with, checked(made))
     if hasattr(options, "out"):
         folder = Path(options.out)
         make_folder(folder)
@@ -156,7 +161,7 @@ def start(task: Any, options: argparse.Namespace) -> int:
         folder = free_folder(task.NAME)
         print(f"the run is in {folder}", flush=True)
     with alone(folder):
-        run = Run.create(folder, task.NAME, config, backend, began_with)
+        run = Run.create(folder, task.NAME, config, backend, origin)
         return finish(run, made, trainer, None, backend)
 
 
@@ -174,6 +179,8 @@ def resume(task: Any, options: argparse.Namespace) -> int:
     with alone(run.folder):
         start_from = run.load(file)
         made = task(run.config)
+        if run.origin.data not in (None, checked(made)):
+            raise Refused(f"the files that {run.folder} is trained on have changed since it began")
         trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
         return finish(run, made, trainer, start_from, backend)
 

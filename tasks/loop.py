@@ -115,7 +115,7 @@ class Training:
         if start is None:
             self.update, self.window = 0, Window()
             params = first_parameters(task)
-            if run.began_with not in (None, checkpoints.fingerprint(params)):
+            if run.origin.began_with not in (None, checkpoints.fingerprint(params)):
                 raise Refused(f"--start {self.config.start} has changed since {run.folder} began with it")
             self.state = trainer.init(params)
         else:

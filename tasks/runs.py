@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from tasks.checkpoint import Checkpoint, file_name, listed, newest, read, write_whole
 from tasks.config import from_json, to_json
@@ -76,20 +76,27 @@ def make_folder(path: Path) -> None:
         raise cannot_write(path, error) from None
 
 
+class Origin(NamedTuple):
+    """Checksums of what a run has from elsewhere, None where there is no such thing or it was not noted."""
+
+    began_with: str | None = None  # the parameters of --start
+    data: str | None = None  # the files that it is trained and validated on
+
+    def as_json(self) -> dict[str, str]:
+        return {name: value for name, value in self._asdict().items() if value is not None}
+
+
 class Run:
-    """A folder with the task's name, its config and the backend it was begun with.
+    """A folder with the task's name, its config, the backend it was begun with, and what it has from elsewhere."""
 
-    `began_with` is the fingerprint of the parameters of --start, None where there are none or they were not noted.
-    """
-
-    def __init__(self, folder: Path, task: str, config: Any, backend: str, began_with: str | None = None):
+    def __init__(self, folder: Path, task: str, config: Any, backend: str, origin: Origin | None = None):
         self.folder, self.task, self.config, self.backend = folder, task, config, backend
-        self.began_with = began_with
+        self.origin = origin or Origin()
         self.metrics, self.sessions, self.evaluations = folder / METRICS, folder / SESSIONS, folder / EVALUATIONS
         self.checkpoints, self.figures = folder / "checkpoints", folder / "figures"
 
     @classmethod
-    def create(cls, folder: Path, task: str, config: Any, backend: str, began_with: str | None = None) -> "Run":
+    def create(cls, folder: Path, task: str, config: Any, backend: str, origin: Origin | None = None) -> "Run":
         """A new run in a new or empty folder; what a crash left before config.json was whole does not count.
 
         Where others may begin one there at the same moment, the folder is made and locked before (`alone`).
@@ -102,10 +109,10 @@ class Run:
         if names:
             what = "add --resume to go on with it or choose" if CONFIG in names else "choose"
             raise Refused(f"--out {folder} is not empty: {what} another folder")
-        content = {"task": task, "backend": backend, "config": to_json(config)}
-        content |= {} if began_with is None else {"began_with": began_with}
+        run = cls(folder, task, config, backend, origin)
+        content = {"task": task, "backend": backend, "config": to_json(config), **run.origin.as_json()}
         write_whole(folder / CONFIG, (json.dumps(content, indent=2) + "\n").encode())
-        return cls(folder, task, config, backend, began_with)
+        return run
 
     @classmethod
     def open(cls, folder: Path, task: str, config_type: type) -> "Run":
@@ -119,10 +126,12 @@ class Run:
             raise Refused(f"{folder} is a run of the task {content['task']!r}, not of {task!r}")
         if not isinstance(content["backend"], str) or not content["backend"]:
             raise Refused(f"{folder / CONFIG}: the backend must be a name, got {content['backend']!r}")
-        if not isinstance(content.get("began_with", ""), str):
-            raise Refused(f"{folder / CONFIG}: began_with must be a checksum, got {content['began_with']!r}")
+        origin = {name: content[name] for name in Origin._fields if name in content}
+        for name, value in origin.items():
+            if not isinstance(value, str):
+                raise Refused(f"{folder / CONFIG}: {name} must be a checksum, got {value!r}")
         config = from_json(config_type, content["config"], str(folder / CONFIG))
-        return cls(folder, task, config, content["backend"], content.get("began_with"))
+        return cls(folder, task, config, content["backend"], Origin(**origin))
 
     def clear_leftovers(self) -> None:
         """Removes files that a killed process had begun to write."""

@@ -4,8 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
+from task_helpers import inside, refused
 
 from ponder_ref.buckets import check_inputs
+from tasks.babi.__main__ import main
 from tasks.babi.ask import Thought, questions
 from tasks.babi.ask import verdict as ask_verdict
 from tasks.babi.encode import Inputs, gather
@@ -15,6 +17,7 @@ from tasks.babi.task import Babi, BabiConfig, words
 from tasks.babi.vocabulary import sentence_numbers
 from tasks.config import from_json, make, to_json
 from tasks.errors import Refused
+from tasks.runs import Origin, Run
 
 
 def task(**settings) -> Babi:
@@ -72,6 +75,20 @@ def test_what_a_training_reads_is_opened_before_it(tmp_path):
         task(**settings | {"tasks": "1,2"}).check()
     with pytest.raises(Refused, match="--batch-size is too small"):
         task(batch_size=1).check()
+
+
+def test_a_run_does_not_go_on_with_other_files(tmp_path):
+    file, line = tmp_path / "qa1_train.txt", "1 Mary moved to the garden.\n2 Where is Mary?\tgarden\t1\n"
+    file.write_text(line * 20)
+    made = task(tasks="1", data_dir=str(tmp_path), test_examples=None)
+    known = made.check()
+    assert known is not None and known == task(tasks="1", data_dir=str(tmp_path), test_examples=None).check()
+    assert task(tasks="1").check() is None  # generated stories are known by the config
+    run = Run.create(tmp_path / "run", "babi", made.config, "jax", Origin(data=known))
+    assert Run.open(run.folder, "babi", BabiConfig).origin == Origin(None, known)
+    file.write_text(line * 19 + line.replace("garden", "office"))  # the last tenth is validation
+    done = inside("--out", "run", "--resume", cwd=tmp_path, main=main)
+    assert refused(done) == "the files that run is trained on have changed since it began"
 
 
 def test_a_batch_holds_the_stories_that_its_ids_name():

@@ -158,6 +158,17 @@ def test_own_images_are_split_within_each_class(tmp_path: Path):
     assert (np.array([-3, 7, 100])[batch.targets] == labels[image]).all()
 
 
+def test_own_images_are_known_by_every_number_and_label(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tasks.pai.own.BLOCK", 64)
+    labels, embeddings = np.repeat([3, 5], 50), np.arange(200.0).reshape(100, 2)
+    known = Own(*own_files(tmp_path, embeddings, labels)).checksum()
+    assert known == Own(*own_files(tmp_path, embeddings, labels)).checksum()
+    embeddings[99, 1] += 1
+    assert known != Own(*own_files(tmp_path, embeddings, labels)).checksum()
+    embeddings[99, 1] -= 1
+    assert known != Own(*own_files(tmp_path, embeddings, labels + 1)).checksum()
+
+
 @pytest.mark.parametrize(
     ("embeddings", "labels", "sentence"),
     [

@@ -227,8 +227,8 @@ def test_released_batches_depend_on_their_number_alone(released: Released):
 
 def turn_bit(path: Path, record: int) -> None:
     """Changes the data of one of the three records of a file."""
-    data, at = bytearray(path.read_bytes()), records.offsets(path)
-    data[at[record] + 100] ^= 1
+    data, found = bytearray(path.read_bytes()), records.framing(path)
+    data[found[record][0] + 100] ^= 1
     path.write_bytes(data)
 
 

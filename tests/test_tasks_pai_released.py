@@ -27,6 +27,18 @@ def released(folder: Path, *written: dict[str, np.ndarray]) -> Released:
     return Released(folder, seed=0, batch_size=64, **SMALL)
 
 
+def test_released_files_are_known_by_the_checksums_of_their_records(tmp_path: Path):
+    """Whatever folder they lie in; those of the test are not trained on."""
+    same = [released(tmp_path / name, record(1), record(2)).checksum() for name in ("here", "there")]
+    assert same[0] == same[1] and len(same[0]) == 64
+    assert released(tmp_path / "turned", record(2), record(1)).checksum() != same[0]
+    for split, changes in (("valid", True), ("test", False)):
+        write_split(tmp_path / "there", split, [record(1), record(3)])
+        found = Released(tmp_path / "there", seed=0, batch_size=64, **SMALL).checksum()
+        assert (found != same[0]) == changes
+        write_split(tmp_path / "there", split, [record(1), record(2)])
+
+
 def images_of(written: dict[str, np.ndarray]) -> list[np.ndarray]:
     """The six images of a small record: A, B, C of the first sequence, then of the second."""
     queries, sides = written["trials"], written["correct_answer"]

@@ -66,7 +66,7 @@ def earlier_runs(run: Run) -> list[tuple[Run, int]]:
         before, checkpoint = open_trained(Babi, name)
         if is_shipped(before.folder):
             raise Refused(f"{run.folder} began with {name}, a shipped checkpoint: its card does not have those runs")
-        if run.began_with not in (None, fingerprint(parameters(checkpoint.arrays))):
+        if run.origin.began_with not in (None, fingerprint(parameters(checkpoint.arrays))):
             raise Refused(f"{name} has changed since {run.folder} began with it: its card would be wrong")
         refuse_files(name, before)
         found.append((before, checkpoint.about["update"]))

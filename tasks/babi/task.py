@@ -26,6 +26,7 @@ from tasks.babi.sampling import Pool
 from tasks.babi.stories import TASK_NAMES
 from tasks.babi.vocabulary import MAX_WORDS, WORDS
 from tasks.batches import EvalBatch
+from tasks.checkpoint import fingerprint
 from tasks.config import Choice, Integer, Number, Text, option
 from tasks.errors import Refused
 from tasks.options import HALTING, TRAINING, TrainingConfig
@@ -271,8 +272,11 @@ class Babi:
         except ValueError as error:
             raise Refused(f"--batch-size is too small: {error}") from None
 
-    def check(self) -> None:
-        """Opens what a training will read, so that what cannot be read is refused before it begins."""
+    def check(self) -> str | None:
+        """Opens what a training will read, so that what cannot be read is refused before it begins.
+
+        Returns the checksum of what it sees of files: questions and their stories, in order and cut.
+        """
         _ = self.rows
         self.pool("valid")
         if self.source is not None and self.config.test_examples is not None:
@@ -280,6 +284,10 @@ class Babi:
                 self.table("test")
             except Refused as error:
                 raise Refused(f"{error} (--test-examples off trains without a test)") from None
+        if self.source is None:
+            return None
+        tables = {split: self.pool(split).table._asdict() for split in ("train", "valid")}
+        return fingerprint({f"{split}.{name}": x for split, table in tables.items() for name, x in table.items()})
 
     def part(self, index: int) -> int:
         return 0 if self.config.renew is None or self.source is not None else index // self.config.renew

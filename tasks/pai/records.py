@@ -66,13 +66,14 @@ def read_data(file: BinaryIO, length: int, name: Path | str, number: int, *, che
     return data
 
 
-def offsets(path: Path) -> list[int]:
-    """Where each record begins. Lengths are read and checked, data are skipped."""
+def framing(path: Path) -> list[tuple[int, bytes]]:
+    """Where each record begins, and the checksum of its data. Lengths are read and checked, data are skipped."""
     found = []
     with opened(path) as file:
         while (length := read_length(file, path, len(found) + 1)) is not None:
-            found.append(file.tell() - 12)
-            file.seek(length + 4, os.SEEK_CUR)
+            begin = file.tell() - 12
+            file.seek(length, os.SEEK_CUR)
+            found.append((begin, file.read(4)))
     return found
 
 

@@ -19,6 +19,7 @@ under the name "other". Pairs that form a ring are refused.
 
 import contextlib
 import dataclasses
+import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -50,11 +51,12 @@ class Trials(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a record is: file, number in it (from 1), offset."""
+    """Where a record is: file, number in it (from 1), offset; and the checksum of its data that the file has."""
 
     path: Path
     number: int
     offset: int
+    checksum: bytes
 
 
 def trials_of(data: bytes, length: int, *, sequences: int = SEQUENCES, width: int = 1000) -> Trials:
@@ -176,12 +178,20 @@ class Released:
         for split in splits:
             self.places(split)
 
+    def checksum(self) -> str:
+        """SHA-256 of the checksums that the records of training and validation have in their files, in order."""
+        digest = hashlib.sha256()
+        for split in SPLITS[:2]:
+            for place in self.places(split):
+                digest.update(f"{split} {place.path.name} {place.number} ".encode() + place.checksum)
+        return digest.hexdigest()
+
     def places(self, split: str) -> list[Place]:
         """Where the records of a split are."""
         if split not in self._places:
             found: list[Place] = []
             for path in shards(self.folder, split):
-                of_file = [Place(path, number, at) for number, at in enumerate(records.offsets(path), start=1)]
+                of_file = [Place(path, number, *at) for number, at in enumerate(records.framing(path), start=1)]
                 for place in of_file[:1] + of_file[1:][-1:]:
                     self.read(place)
                 found += of_file
@@ -192,7 +202,7 @@ class Released:
 
     def read(self, place: Place) -> Trials:
         """The record at a place; the first time it is checked wholly, and its levels are kept."""
-        path, number, offset = place
+        path, number, offset, _ = place
         with records.opened(path) as file, naming(path, number):
             file.seek(offset)
             length = records.read_length(file, path, number)

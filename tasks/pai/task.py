@@ -66,10 +66,15 @@ class Pai:
         source = Own(Path(str(c.embeddings)), Path(str(c.labels))) if own else Images(c.seed)
         self.data, self.width = Data(source, c.seed, c.batch_size, c.length, c.target), source.width
 
-    def check(self) -> None:
-        """Opens what a training will read, so that what cannot be read is refused before it begins."""
+    def check(self) -> str | None:
+        """Opens what a training will read, so that what cannot be read is refused before it begins.
+
+        Returns the checksum of its files, None if the images are generated.
+        """
         if isinstance(self.data, Released):
             self.data.check(SPLITS if self.config.test_examples is not None else SPLITS[:2])
+            return self.data.checksum()
+        return self.data.source.checksum() if isinstance(self.data.source, Own) else None
 
     @staticmethod
     def level_name(level: int, config: PaiConfig) -> str:
