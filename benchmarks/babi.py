@@ -28,7 +28,8 @@ from ponder_ref.buckets import bucket_lengths, with_dropout
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
 from tasks.babi.encode import MAX_SENTENCES
-from tasks.babi.task import Babi, BabiConfig
+from tasks.babi.settings import BabiConfig
+from tasks.babi.task import Babi
 
 BASE, UNCUT, PADDED, BARE = "by length", "by length, whole stories", "padded to 320", "bare products"
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from benchmarks.babi import padded, products
-from tasks.babi.task import Babi, BabiConfig
+from tasks.babi.settings import BabiConfig
+from tasks.babi.task import Babi
 
 
 def test_products_of_an_update():

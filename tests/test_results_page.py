@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib")
 
 from tasks import figures, plots
 from tasks.babi import report
-from tasks.babi.task import BabiConfig
+from tasks.babi.settings import BabiConfig
 from tasks.config import to_json
 from tasks.errors import Refused
 from tasks.pai import report as pai_report

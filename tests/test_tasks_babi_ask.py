@@ -12,8 +12,9 @@ import pytest
 
 from ponder_ref.init import initial_parameters
 from tasks.babi import ask
+from tasks.babi.settings import BabiConfig
 from tasks.babi.solve import answer
-from tasks.babi.task import Babi, BabiConfig
+from tasks.babi.task import Babi
 from tasks.checkpoint import FORMAT, PARAMETERS, PREFIX, Checkpoint, to_bytes
 from tasks.config import to_json
 from tasks.shipped import MODEL, is_shipped

@@ -12,7 +12,8 @@ pytest.importorskip("safetensors")
 from ponder_ref.init import initial_parameters
 from tasks.babi import ship
 from tasks.babi.card import make_card, render, training_time
-from tasks.babi.task import Babi, BabiConfig
+from tasks.babi.settings import BabiConfig
+from tasks.babi.task import Babi
 from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, read, save
 from tasks.errors import Refused
 from tasks.runs import Run

@@ -12,8 +12,9 @@ from tasks.babi.ask import Thought, questions
 from tasks.babi.ask import verdict as ask_verdict
 from tasks.babi.encode import Inputs, gather
 from tasks.babi.report import lines, verdict
+from tasks.babi.settings import BabiConfig
 from tasks.babi.stories import TASK_NAMES
-from tasks.babi.task import Babi, BabiConfig, words
+from tasks.babi.task import Babi, words
 from tasks.babi.vocabulary import sentence_numbers
 from tasks.config import from_json, make, to_json
 from tasks.errors import Refused
@@ -75,6 +76,18 @@ def test_what_a_training_reads_is_opened_before_it(tmp_path):
         task(**settings | {"tasks": "1,2"}).check()
     with pytest.raises(Refused, match="--batch-size is too small"):
         task(batch_size=1).check()
+
+
+def test_the_layout_chooses_among_several(tmp_path):
+    for layout, place in (("en", "garden"), ("en-10k", "office")):
+        (tmp_path / layout).mkdir()
+        line = f"1 Mary moved to the {place}.\n2 Where is Mary?\t{place}\t1\n"
+        (tmp_path / layout / "qa1_train.txt").write_text(line * 20)
+    settings = {"tasks": "1", "data_dir": str(tmp_path)}
+    assert task(**settings).describe("train") == "1 tasks, files of en-10k"  # the first of the names that is there
+    assert task(**settings, layout="en").describe("train") == "1 tasks, files of en"
+    answers = [task(**settings, layout=layout).pool("train").table.answers for layout in ("any", "en-10k", "en")]
+    assert np.array_equal(answers[0], answers[1]) and not np.array_equal(answers[0], answers[2])
 
 
 def test_a_run_does_not_go_on_with_other_files(tmp_path):
@@ -139,6 +152,7 @@ def test_the_paper_preset_has_the_papers_numbers():
     ("settings", "words"),
     [
         ({"data_dir": "nowhere"}, "there is no folder or archive nowhere"),
+        ({"layout": "en"}, "--layout chooses among released files: it goes with --data-dir or --download"),
         ({"tasks": "0"}, "--tasks must lie"),
         ({"tasks": "x"}, "--tasks takes"),
         ({"attention": 12}, "--attention must"),

@@ -17,7 +17,8 @@ import numpy as np
 import ponder_ref
 from ponder_ref.models import check_parameters
 from ponder_ref.transformer import transformer_encode, transformer_readout, transformer_transition
-from tasks.babi.task import Babi, BabiConfig
+from tasks.babi.settings import BabiConfig
+from tasks.babi.task import Babi
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
 from tasks.checkpoint import parameters
 from tasks.config import Parser

@@ -1,12 +1,10 @@
-"""The bAbI experiment (paper §3.2 and app. C): settings, presets, and batches of stories in the Transformer's layout.
+"""The bAbI experiment (paper §3.2 and app. C) as `tasks.command` wants it: batches of stories, evaluation, reports.
 
 All twenty tasks are trained jointly. Stories are generated, a new set of them every so many updates, or read from the
 released files.
 """
 
-import dataclasses
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,179 +16,17 @@ from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
 from tasks.babi.download import URL, choose_folder
-from tasks.babi.encode import CLASSES, MAX_SENTENCES, Inputs, Table, cut, generated_table, join, loaded_table
+from tasks.babi.encode import Inputs, Table, cut, generated_table, join, loaded_table
 from tasks.babi.files import open_source
-from tasks.babi.generate import parse_tasks
 from tasks.babi.report import draw, lines
 from tasks.babi.sampling import Pool
+from tasks.babi.settings import ANY, DATA, PRESETS, BabiConfig
 from tasks.babi.stories import TASK_NAMES
-from tasks.babi.vocabulary import MAX_WORDS, WORDS
 from tasks.batches import EvalBatch
 from tasks.checkpoint import fingerprint
-from tasks.config import Choice, Integer, Number, Text, option
 from tasks.errors import Refused
-from tasks.options import HALTING, TRAINING, TrainingConfig
 
-DATA, MODEL = "bAbI data", "Universal Transformer"
 EVAL_ROWS = 2048  # sentences of an evaluation batch, about: fewer examples of longer stories
-
-
-@dataclasses.dataclass(frozen=True)
-class BabiConfig(TrainingConfig):
-    """Settings of a bAbI run."""
-
-    method: str = option(
-        "ponder",
-        Choice(("ponder", "act", "ut-act", "repeat", "once")),
-        "who decides the number of steps; ut-act: each sentence for itself, as in the Universal Transformer",
-        group=HALTING,
-    )
-    max_steps: int = option(10, Integer(1, 1000), "largest number of steps N", group=HALTING, paper="10")
-    tasks: str = option("1-20", Text(), "which of the twenty tasks, such as 1-20 or 1,2,15", group=DATA, paper="1-20")
-    more: str | None = option(
-        None, Text(off=True), "tasks drawn more often in training, such as 3:2,16:3; the others have 1", group=DATA
-    )
-    data_dir: str | None = option(
-        None, Text(off=True), "folder or .tar.gz with the released files, off is generated stories", group=DATA
-    )
-    questions: int = option(
-        10_000,
-        Integer(20, 10**6),
-        "generated questions for training, per task and set",
-        group=DATA,
-        paper="10,000",
-    )
-    sets: str = option(
-        "by-share",
-        Choice(("by-share", "even")),
-        "whether tasks of --more have as many more questions in a set, or all the same number",
-        group=DATA,
-    )
-    renew: int | None = option(
-        None, Integer(1, 10**9, off=True), "updates after which a new set is generated, off is one set", group=DATA
-    )
-    held_out: int = option(
-        1000, Integer(1, 10**5), "generated questions for validation and for test, per task", group=DATA
-    )
-    embedding: int = option(128, Integer(1, 4096), "width of the states", group=MODEL, paper="128")
-    attention: int = option(512, Integer(1, 4096), "width of all heads together", group=MODEL, paper="512, or 128")
-    heads: int = option(8, Integer(1, 64), "heads of the attention", group=MODEL, paper="8")
-    transition: int = option(
-        128, Integer(1, 8192), "width of the transition's hidden layer", group=MODEL, paper="128, or 512"
-    )
-    dropout: float = option(
-        0.1, Number("[0, 1)"), "share of the attention weights left out in training", group=MODEL, paper="0.1"
-    )
-    sentences: int = option(
-        MAX_SENTENCES, Integer(1, MAX_SENTENCES), "longest story, older sentences are cut", group=MODEL, paper="320"
-    )
-    eval_examples: int = option(2000, Integer(20, 10**7), "questions of an evaluation, of all tasks", group=TRAINING)
-    test_examples: int | None = option(
-        10**5, Integer(20, 10**7, off=True), "questions of the test at the end, if there are so many", group=TRAINING
-    )
-    learning_rate: float = option(3e-4, Number("(0, 10]"), "of Adam", group="optimiser", paper="3e-4, or 1e-4 to 5e-4")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.task_numbers()
-        self.shares()
-        try:
-            self.model_settings()
-        except ValueError as error:
-            raise Refused(f"--{error}") from None
-
-    def task_numbers(self) -> tuple[int, ...]:
-        return parse_tasks(self.tasks, "--tasks")
-
-    def shares(self) -> dict[int, float]:
-        """How often the tasks of --more are drawn, for once that another is."""
-        found: dict[int, float] = {}
-        for part in (self.more or "").split(",") if self.more else ():
-            number, _, times = part.partition(":")
-            try:
-                task, share = int(number), float(times)
-            except ValueError:
-                raise Refused(f"--more must look like 3:2,16:3, got {part!r}") from None
-            if task not in self.task_numbers() or not 0 < share <= 100:
-                raise Refused(f"--more takes tasks of --tasks, each with a number in (0, 100], got {part!r}")
-            if task in found:
-                raise Refused(f"--more names task {task} twice, got {self.more!r}")
-            found[task] = share
-        return found
-
-    def question_counts(self) -> dict[int, int]:
-        """Generated questions of each task in a set; with few of a task that is drawn often it is learnt by heart."""
-        shares = self.shares() if self.sets == "by-share" else {}
-        return {task: math.ceil(self.questions * shares.get(task, 1.0)) for task in self.task_numbers()}
-
-    def model_settings(self) -> Transformer:
-        sizes = {
-            name: getattr(self, name)
-            for name in ("embedding", "attention", "heads", "transition", "dropout", "sentences")
-        }
-        return Transformer(vocabulary=len(WORDS), outputs=CLASSES, tokens=MAX_WORDS, steps=self.max_steps, **sizes)
-
-
-SMALL = {
-    "attention": 128,
-    "transition": 256,
-    "max_steps": 6,
-    "lambda_p": 0.3,
-    "optimiser": "muon",
-    "learning_rate": 1e-3,
-    "matrix_learning_rate": 5e-3,
-    "clip": 1.0,
-    "dropout": 0.0,
-    "sentences": 64,  # no support of an answer lies further back, and a batch with rows of 320 takes twice as long
-    "chunk": 10,
-    "log_every": 50,
-}
-LONG = {
-    **SMALL,
-    "batch_size": 64,
-    "questions": 6000,
-    "renew": 2500,
-    "eval_every": 1000,
-    "checkpoint_every": 1000,
-}
-# Task 16 is learnt last, and only where it fills much of a batch: `solve` leaves it to `finish`, which begins with
-# the parameters of `solve`.
-PRESETS: dict[str, dict[str, Any]] = {
-    "default": {
-        **SMALL,
-        "batch_size": 64,
-        "updates": 2000,
-        "decay": "linear",
-        "eval_every": 250,
-        "checkpoint_every": 250,
-    },
-    "smoke": {
-        **SMALL,
-        "tasks": "1,6,15,20",
-        "questions": 200,
-        "held_out": 20,
-        "embedding": 32,
-        "attention": 32,
-        "transition": 64,
-        "max_steps": 3,
-        "batch_size": 32,
-        "updates": 60,
-        "log_every": 20,
-        "eval_every": 30,
-        "eval_examples": 80,
-        "checkpoint_every": 30,
-    },
-    "solve": {**LONG, "more": "2:2,3:4,16:8,17:4,18:2,19:4", "updates": 20_000, "warmup": 500},
-    "finish": {
-        **LONG,
-        "more": "3:2,7:2,16:16,17:2,18:2",
-        "updates": 12_000,
-        "warmup": 100,
-        "hold": 6000,
-        "decay": "linear",
-    },
-    "paper": {"updates": 2_000_000, "chunk": 10, "eval_every": 1000, "checkpoint_every": 1000},
-}
 
 
 class Babi:
@@ -200,7 +36,7 @@ class Babi:
     TITLE = "PonderNet on the twenty bAbI tasks: a Universal Transformer that decides how long to read."
     DIFFICULTY = "task"
     SHARES = True
-    EVALUATION_FLAGS = ("max_steps", "data_dir")
+    EVALUATION_FLAGS = ("max_steps", "data_dir", "layout")
     PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
     Config = BabiConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
@@ -231,7 +67,8 @@ class Babi:
     def __init__(self, config: BabiConfig):
         self.config = config
         self.numbers = config.task_numbers()
-        self.source = None if config.data_dir is None else open_source(config.data_dir)
+        layout = None if config.layout == ANY else config.layout
+        self.source = None if config.data_dir is None else open_source(config.data_dir, layout)
 
     def model(self) -> Transformer:
         return self.config.model_settings()
