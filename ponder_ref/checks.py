@@ -251,7 +251,9 @@ def check_examples(leaves: list[tuple[str, Any]], example_ids: Any, slots: Any) 
         raise ValueError("x and state must have at least one array with an axis of examples, got none")
     for name, leaf in leaves:
         check_array(name, leaf)
-        if len(leaf.shape) < 1 or leaf.shape[0] < 1 or leaf.shape[0] != leaves[0][1].shape[0]:
+        if 0 in tuple(leaf.shape)[:1]:
+            raise ValueError(f"{name} must have at least one example, got shape {tuple(leaf.shape)}")
+        if len(leaf.shape) < 1 or leaf.shape[0] != leaves[0][1].shape[0]:
             raise ValueError(
                 f"{name} must have the examples as the first axis of every leaf (what all share belongs into the step),"
                 f" got shape {tuple(leaf.shape)} beside {tuple(leaves[0][1].shape)}"

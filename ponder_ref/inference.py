@@ -8,8 +8,9 @@ import numpy as np
 from ponder_ref import checks
 from ponder_ref.halting import as_float, expected_prediction, log_halting, log_sigmoid
 from ponder_ref.interface import Answer, ExitRule, Predicted, Trace
-from ponder_ref.sampling import uniforms_at
-from ponder_ref.trees import leaves_of, map_tree
+from ponder_ref.sampling import MASK, uniforms_at
+from ponder_ref.streams import stream_rule
+from ponder_ref.trees import check_alike, leaves_of, map_tree
 
 
 def _leaves(rule: ExitRule, example_id: int, z: np.ndarray) -> bool:
@@ -29,8 +30,10 @@ def _one(step: Callable, x: Any, state: Any, rule: ExitRule, example_id: int) ->
     """Predictions `[n, ...]` and logits `[n]` of the n steps that one example takes; x and state have a batch of 1."""
     predictions, logits = [], []
     while not logits or not _leaves(rule, example_id, as_float(np.array(logits))):
-        y_hat, state, z = checks.step_result(step(state) if x is None else step(x, state))
+        y_hat, after, z = checks.step_result(step(state) if x is None else step(x, state))
         checks.check_answer(y_hat, z, 1)
+        check_alike(state, after)
+        state = after
         predictions.append(y_hat[0])
         logits.append(z[0])
     return np.stack(predictions), as_float(np.stack(logits))
@@ -102,35 +105,35 @@ def stream(
     iterable: Iterable,
     *,
     max_steps: int | None = None,
-    policy: str = "sample",
+    policy: str | None = None,
     seed: int = 0,
     first_id: int = 0,
     draw: int = 0,
     q: float = 0.5,
-    epsilon: float = 0.05,
-    min_steps: int = 1,
-    remainder: str = "last",
+    epsilon: float | None = None,
+    min_steps: int | None = None,
+    remainder: str | None = None,
     slots: int = 64,
     ordered: bool = False,
 ) -> Iterator[Answer]:
     """Answers to examples as they come (I8).
 
     Args:
-      model: has `step`, `max_steps` and `start(x) -> (x, state)`.
+      model: has `step`, `max_steps` and `start(x) -> (x, state)`; it may have `method`, `epsilon`, `min_steps` and
+        `remainder`, as a PonderNet has.
       iterable: of trees of arrays without a batch axis, or None where nothing waits.
-      max_steps, policy, seed, draw, q, epsilon, min_steps, remainder: as for `predict`.
+      max_steps, policy, seed, draw, q, epsilon, min_steps, remainder: as for `predict`; what is None is the model's
+        own, or that of `predict`.
       first_id: the example id of the first example.
       slots, ordered: of no effect here; one example is computed at a time, in order.
     """
-    limit = model.max_steps if max_steps is None else max_steps
-    rule = ExitRule(policy, limit, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule)
-    checks.check_stream(slots, first_id)
+    given = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
+    rule, first_id = stream_rule(model, max_steps, policy, slots, first_id, **given)
     return _answers(model, iterable, rule, first_id)
 
 
 def _answers(model: Any, iterable: Iterable, rule: ExitRule, first_id: int) -> Iterator[Answer]:
     for index, example in enumerate(example for example in iterable if example is not None):
         x, state = model.start(map_tree(lambda leaf: np.asarray(leaf)[None], example))
-        out = predict(model.step, x, state, example_ids=np.array([first_id + index]), **rule._asdict())
+        out = predict(model.step, x, state, example_ids=np.array([first_id + index]) & MASK, **rule._asdict())
         yield Answer(index, out.y_hat[0], int(out.steps[0]))

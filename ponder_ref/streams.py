@@ -3,8 +3,41 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ponder_ref.interface import Answer
+from ponder_ref import checks
+from ponder_ref.interface import Answer, ExitRule
+from ponder_ref.sampling import MASK
 from ponder_ref.trees import map_tree
+
+EPSILON = 0.05  # of the policy "expected" where neither call nor model has one; the paper's (§2.3)
+
+
+def own_exit(model: Any, max_steps: int | None, policy: str | None) -> dict[str, Any]:
+    """How the examples of a model leave where a call does not say it: by the model's method and its own numbers."""
+    method = getattr(model, "method", "ponder")
+    policy = ("sample" if method == "ponder" else "fixed") if policy is None else policy
+    checks.check_predictable(method, policy)
+    own_steps = 1 if method == "once" else model.max_steps
+    steps = own_steps if max_steps is None else max_steps
+    checks.check_count("max_steps", steps, 1)
+    epsilon = getattr(model, "epsilon", None)
+    return {
+        "policy": policy,
+        "max_steps": steps,
+        "epsilon": EPSILON if epsilon is None else epsilon,
+        "min_steps": min(getattr(model, "min_steps", 1), steps),
+        "remainder": getattr(model, "remainder", "last"),
+    }
+
+
+def stream_rule(
+    model: Any, max_steps: int | None, policy: str | None, slots: Any, first_id: Any, **given: Any
+) -> tuple[ExitRule, int]:
+    """The checked rule of a stream and the id of its first example mod 2³² (S2); what is None is the model's own."""
+    checks.check_stream(slots, first_id)
+    own = own_exit(model, max_steps, policy)
+    rule = ExitRule(**{**own, **{name: value for name, value in given.items() if value is not None}})
+    checks.check_exit(rule)
+    return rule, int(first_id) & MASK
 
 
 def shapes_of(example: Any) -> str:

@@ -5,9 +5,26 @@ from collections.abc import Callable
 from typing import Any
 
 
+def kind_of(tree: Any) -> str:
+    """What a node is, in a few words; two nodes of one kind have the same places below them."""
+    if tree is None:
+        return "None"
+    if isinstance(tree, dict):
+        return f"a dict with {', '.join(sorted(map(repr, tree)))}" if tree else "an empty dict"
+    return f"{len(tree)} things" if isinstance(tree, tuple | list) else "an array"
+
+
+def check_alike(old: Any, new: Any) -> None:
+    """Refuses a state whose structure is another than before: what has no place in the old one would be lost."""
+    map_tree(lambda *leaves: None, old, new)
+
+
 def map_tree(fn: Callable, *trees: Any) -> Any:
     """fn on the leaves that stand in the same place; None is an empty tree."""
     first = trees[0]
+    for other in trees[1:]:
+        if kind_of(first) != kind_of(other):
+            raise ValueError(f"state must keep its structure: {kind_of(first)} became {kind_of(other)}")
     if first is None:
         return None
     if isinstance(first, dict):

@@ -104,7 +104,8 @@ def curves(group: list[Loaded], split: str, x: str, y: str) -> tuple[np.ndarray,
     if not rows:
         return np.zeros(0), np.zeros(0), np.zeros(0)
     shared = set.intersection(*({record["update"] for record in row} for row in rows))
-    rows = [[record for record in row if record["update"] in shared] for row in rows]
+    # Of an update that was evaluated twice the last counts.
+    rows = [list({record["update"]: record for record in row if record["update"] in shared}.values()) for row in rows]
     values = np.array([column(row, y) for row in rows])
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1])
     return np.mean([column(row, x) for row in rows], axis=0), values.mean(axis=0), spread

@@ -3,6 +3,7 @@
 from itertools import count, islice
 
 import numpy as np
+import pytest
 
 import ponder_ref
 from ponder_ref.conformance.compare import tolerance
@@ -78,3 +79,18 @@ def check_lengths(stream, model, to_numpy) -> None:
     assert [answer.index for answer in answers] == list(range(20))
     for answer, example in zip(answers, examples, strict=True):
         np.testing.assert_allclose(to_numpy(answer.y_hat), 3 * example, rtol=1e-6)
+
+
+def check_shared_leaves(stream, model) -> None:
+    """A part of the state that belongs to no example is refused by a stream, as by predict."""
+    with pytest.raises(ValueError, match="state must have the examples as the first axis"):
+        list(stream(model, [np.float32(k) for k in range(4)], slots=3))
+
+
+def check_ids(stream, model) -> None:
+    """Ids count on beyond 2³², where they begin anew."""
+    examples = [np.float32(k) for k in range(4)]
+    steps = [[answer.steps for answer in stream(model, examples, first_id=k, ordered=True)] for k in (3, 2**32 + 3)]
+    assert (
+        steps[0] == steps[1] == [answer.steps for answer in stream(model, examples, first_id=2**64 + 3, ordered=True)]
+    )

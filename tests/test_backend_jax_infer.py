@@ -15,8 +15,10 @@ from infer_checks import (  # noqa: E402
     STEPS,
     WIDTH,
     check_failing_step,
+    check_ids,
     check_lengths,
     check_module,
+    check_shared_leaves,
     check_stream_of_module,
     inputs,
 )
@@ -168,3 +170,26 @@ def test_bad_calls():
         predict(lambda x, h: (x, h, x), jnp.zeros(3), jnp.zeros(2), max_steps=3)
     with pytest.raises(ValueError, match="state must keep its shape"):
         predict(lambda x, h: (x, jnp.stack([h, h], 1), x), jnp.zeros(4), jnp.zeros(4), max_steps=3)
+
+
+def test_a_stream_refuses_what_belongs_to_no_example():
+    start = lambda x: (x, (x * 0, jnp.ones(3)))  # noqa: E731
+    step = lambda x, h: (h[0], (h[0] + x * h[1].sum(), h[1]), x - 2)  # noqa: E731
+    check_shared_leaves(stream, SimpleNamespace(step=step, start=start, max_steps=STEPS))
+
+
+def test_ids_of_a_stream_begin_anew():
+    check_ids(stream, summed(lambda x: x - 1))
+
+
+def test_a_module_in_training_mode_draws_and_is_left_as_it_was():
+    net = PonderNet(Step(), max_steps=STEPS, initial_state=zeros)
+    before = nnx.state(net)
+    net.predict(jnp.asarray(inputs()), seed=5)
+    list(stream(net, list(inputs()[:3]), slots=2))
+    assert all(jnp.array_equal(a, b) for a, b in zip(*map(counts_of, (before, nnx.state(net))), strict=True))
+
+
+def counts_of(state):
+    """The counts of the random numbers that were drawn."""
+    return [variable[...] for _, variable in nnx.to_flat_state(nnx.filter_state(state, nnx.RngCount))]

@@ -253,3 +253,35 @@ def test_a_step_that_returns_too_little_is_told_so():
     net = PonderNet(lambda x, h: (x, h), max_steps=2, initial_state=jnp.zeros_like)
     with pytest.raises(ValueError, match=r"step must return \(y_hat, state, halt_logit\), got 2 things"):
         net(jnp.ones(3))
+
+
+def test_a_function_that_closes_over_a_variable_is_refused():
+    h0 = nnx.Param(jnp.zeros(3))
+    with pytest.raises(ValueError, match=r"initial_state must not close over a variable, got an nnx\.Param"):
+        PonderNet(lambda x, h: (h, h, x), max_steps=2, initial_state=lambda x: jnp.broadcast_to(h0[...], (len(x), 3)))
+
+
+@pytest.mark.filterwarnings("ignore:Using 'Module.sow:DeprecationWarning")
+def test_what_a_step_sows_is_dropped():
+    class Sowing(nnx.Module):
+        def __init__(self):
+            self.linear = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
+
+        def __call__(self, x, h):
+            h = jnp.tanh(self.linear(h + x))
+            self.sow(nnx.Intermediate, "seen", h)
+            return h, h, h[:, 0]
+
+    class Plain(Sowing):
+        def sow(self, *_, **__):
+            return True
+
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)), jnp.float32)
+    out = [PonderNet(kind(), max_steps=3, initial_state=jnp.zeros_like)(x) for kind in (Sowing, Plain)]
+    assert jnp.array_equal(out[0].y_hat, out[1].y_hat)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32"])
+def test_a_target_below_zero_is_no_class_in_any_dtype(dtype: str):
+    y_hat = jnp.asarray(np.random.default_rng(0).normal(size=(2, 200)), jnp.float32)
+    assert jnp.isnan(cross_entropy(y_hat, jnp.array([-1, -100], dtype))).all()

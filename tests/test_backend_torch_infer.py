@@ -12,8 +12,10 @@ from infer_checks import (  # noqa: E402
     STEPS,
     WIDTH,
     check_failing_step,
+    check_ids,
     check_lengths,
     check_module,
+    check_shared_leaves,
     check_stream_of_module,
     inputs,
 )
@@ -152,8 +154,9 @@ def test_bad_calls():
         module(method="act").predict(torch.from_numpy(inputs()))
     with pytest.raises(ValueError, match=r"state must have the examples as the first axis.*got shape \(2,\)"):
         predict(adding, torch.zeros(3), torch.zeros(2), max_steps=3)
-    with pytest.raises(ValueError, match="state must keep its dtype: float32 became float64"):
-        predict(lambda x, h: (x, h.double(), x), torch.zeros(40), torch.zeros(40), max_steps=3, slots=3)
+    turning = {torch.float32: torch.float64, torch.float64: torch.float32}
+    with pytest.raises(ValueError, match="state must keep its dtype: float64 became float32"):
+        predict(lambda x, h: (x, h.to(turning[h.dtype]), x), torch.zeros(40), torch.zeros(40), max_steps=3, slots=3)
 
 
 def test_answers_of_steps_that_were_not_taken_are_never_computed():
@@ -171,3 +174,37 @@ def test_small_rows_leave_by_eighths_and_their_answers_are_the_same():
         runs = [predict(lambda x, h: (h, h + 1, x["z"]), x, torch.zeros(400), slots=s, **options) for s in (None, 400)]
         assert torch.equal(runs[0].steps, runs[1].steps) and torch.equal(runs[0].y_hat, runs[1].y_hat)
         assert runs[1].rows == int(runs[1].steps.sum()) < runs[0].rows <= runs[1].rows * 8 / 7
+
+
+def test_a_stream_refuses_what_belongs_to_no_example():
+    start = lambda x: (x, (x * 0, torch.ones(3)))  # noqa: E731
+    step = lambda x, h: (h[0], (h[0] + x * h[1].sum(), h[1]), x - 2)  # noqa: E731
+    check_shared_leaves(stream, SimpleNamespace(step=step, start=start, max_steps=STEPS))
+
+
+def test_ids_of_a_stream_begin_anew():
+    check_ids(stream, summed(lambda x: x - 1))
+
+
+@pytest.mark.parametrize("slots", [None, 2, 6])
+def test_a_state_that_begins_as_nothing_is_refused(slots: int | None):
+    step = lambda x, h: (x, x if h is None else h + x, x - 3)  # noqa: E731
+    with pytest.raises(ValueError, match="state must keep its structure: None became an array"):
+        predict(step, torch.arange(6.0), None, max_steps=4, slots=slots)
+
+
+def test_a_state_in_the_dtype_of_the_step_whatever_the_slots():
+    """h₀ is cast before the first step, for all examples: under autocast, say."""
+    step = lambda x, h: (h.float() + x, (h.float() / 3 + x).bfloat16(), x - 2)  # noqa: E731
+    x = torch.arange(6.0)
+    answers = [predict(step, x, x / 7, max_steps=5, slots=slots, seed=1) for slots in (1, 2, 6, None)]
+    assert all(torch.equal(one.y_hat, answers[0].y_hat) and torch.equal(one.steps, answers[0].steps) for one in answers)
+
+
+def test_ids_may_be_numpys_and_no_examples_are_named():
+    model = summed(lambda x: x - 1)
+    x = torch.arange(4.0)
+    given = predict(model.step, x, x * 0, max_steps=4, example_ids=np.arange(4))
+    assert torch.equal(given.steps, predict(model.step, x, x * 0, max_steps=4).steps)
+    with pytest.raises(ValueError, match=r"x must have at least one example, got shape \(0,\)"):
+        predict(model.step, x[:0], x[:0], max_steps=4)

@@ -92,6 +92,9 @@ def test_a_backend_that_does_not_conform_gives_exit_code_1_and_a_short_input(tmp
         ("import a_module_that_is_not_there", "needs 'a_module_that_is_not_there', which is not installed"),
         ("raise RuntimeError('no device')", "could not be imported: RuntimeError: no device"),
         ("x = (", "could not be imported: SyntaxError"),
+        ("import sys; sys.exit('no')", "could not be imported: SystemExit: no"),
+        ("NOT_OFFERED = 5", "NOT_OFFERED must be a tuple of names, got 5"),
+        ("ENVIRONMENT = None", "ENVIRONMENT must be a dict, got None"),
     ],
 )
 def test_what_cannot_be_run_gives_exit_code_2_and_one_sentence(tmp_path, content, said):
@@ -123,6 +126,17 @@ def test_bad_options_give_exit_code_2(tmp_path, arguments):
     result = run(*arguments, cwd=tmp_path)
     assert result.returncode == 2 and result.stderr.strip()
     assert "Traceback" not in result.stderr
+
+
+def test_chosen_dtypes_have_the_environment_they_ask_for(tmp_path):
+    """One that does not conform without it."""
+    needs = WRONG.replace(
+        "return _r.expected_steps(log_p) + 1", "return _r.expected_steps(log_p) + ('WIDE' not in os.environ)"
+    )
+    needs = "import os\nENVIRONMENT = {'float64': {'WIDE': '1'}}\n" + needs
+    (tmp_path / "needing_backend.py").write_text(needs)
+    result = run("--backend", "needing_backend", "--only", "H7", "--dtypes", "float64", "--examples", "5", cwd=tmp_path)
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_an_attribute_of_a_module_can_be_judged(tmp_path):

@@ -189,5 +189,7 @@ def test_wrong_runs_get_one_sentence(folder: Path, tmp_path: Path, monkeypatch: 
     assert "does not fit the run's model" in sentence(other)
     (other / "config.json").write_text('{"task": "chess"}')
     assert "is a run of the task 'chess'" in sentence(other)
+    (other / "config.json").write_text('{"task": []}')
+    assert "is a run of the task []" in sentence(other)
     monkeypatch.setattr("tasks.export.__main__.find_spec", lambda name: None)
     assert "--format onnx needs 'onnx', which is not installed" in sentence(folder)

@@ -111,6 +111,15 @@ def test_runs_of_different_length_meet_where_both_have_been(tmp_path: Path):
     assert figures.curves([runs[0], shorter], "valid", "update", "accuracy")[0].tolist() == [0, 20]
 
 
+def test_of_an_update_that_was_evaluated_twice_the_last_counts():
+    runs = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    again = next(r for r in runs[1].evaluations if r["split"] == "valid" and r["update"] == 20) | {"accuracy": 0.125}
+    twice = runs[1]._replace(evaluations=[*runs[1].evaluations, again])
+    x, mean, _ = figures.curves([runs[0], twice], "valid", "update", "accuracy")
+    first = figures.curves([runs[0]], "valid", "update", "accuracy")[1]
+    assert x.tolist() == [0, 20, 40, 60] and mean[1] == pytest.approx((first[1] + 0.125) / 2)
+
+
 def test_the_figures_of_a_run_are_drawn(tmp_path: Path):
     for name in ("ponder-0", "act-0"):
         shutil.copytree(TINY / name, tmp_path / name)

@@ -71,26 +71,27 @@ def run(options: argparse.Namespace) -> int:
 
     from ponder_ref.conformance.processes import judge_in_processes
     from ponder_ref.conformance.report import counts, table, write_report
-    from ponder_ref.conformance.run import judge
 
     def progress(line: str) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[K{line} ...", end="", file=sys.stderr, flush=True)
 
     settings = {"level": options.level, "examples": options.examples, "seed": options.seed, "only": only}
+    wanted = None
     if options.dtypes is not None:
         wanted = tuple(name.lower() for name in words(options.dtypes))
         offered = tuple(getattr(backend, "DTYPES", None) or ())
         if not wanted or not set(wanted) <= set(offered):
-            raise CannotRun(f"--dtypes {options.dtypes!r}: {options.backend} offers {', '.join(offered)}")
-        verdicts = judge(backend, label=options.backend, dtypes=wanted, progress=progress, **settings)
-    else:
-        verdicts = judge_in_processes(backend, options.backend, settings, progress)
+            raise CannotRun(f"--dtypes {options.dtypes!r}: {options.backend} offers {', '.join(map(str, offered))}")
+    verdicts = judge_in_processes(backend, options.backend, settings, progress, wanted)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     print(table(verdicts, options.backend, only=only))
     if options.report is not None:
-        write_report(options.report, verdicts, options.backend, settings)
+        try:
+            write_report(options.report, verdicts, options.backend, settings)
+        except OSError as error:
+            raise CannotRun(f"--report: cannot write {options.report} ({error.strerror or error})") from None
     return 0 if counts(verdicts)["failed"] == 0 else 1
 
 

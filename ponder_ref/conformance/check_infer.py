@@ -18,7 +18,7 @@ from ponder_ref.conformance.exit_networks import (
     step_on,
     summed_table,
 )
-from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
+from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
 from ponder_ref.conformance.step_networks import make_network, readout, transition
 from ponder_ref.halting import log_sigmoid
 from ponder_ref.sampling import uniforms_at
@@ -140,6 +140,17 @@ def expected_at_the_limit(trial: Trial) -> None:
     table = Table(np.full((EXAMPLES, STEPS), -2.0), np.ones((EXAMPLES, 2)), np.arange(EXAMPLES))
     got, want = predict_both(trial, table, policy="expected", slots=SLOTS)
     compare_result(trial, "I4", "predict, expected, with mass left at N", got, want, exact=False)
+
+
+@check("I4", "inference", "predict", level="infer", dtypes=ALL_DTYPES)
+def expected_at_the_threshold(trial: Trial) -> None:
+    """λ = ½ and ε = ½ or ¼: the mass left equals ε after one step or two, which is not less (H6), in every dtype."""
+    table = Table(np.zeros((EXAMPLES, STEPS)), np.ones((EXAMPLES, 2)), np.arange(EXAMPLES))
+    for epsilon, steps in ((0.5, 2), (0.25, 3)):
+        got, want = predict_both(trial, table, policy="expected", epsilon=epsilon, slots=SLOTS)
+        if want.steps.tolist() != [steps] * EXAMPLES:
+            raise RuntimeError("the reference does not read the threshold as meant")
+        compare(trial, "I4", f"predict, expected, where the mass left is {epsilon}: steps", got.steps, want.steps)
 
 
 @check("I5", "inference", "predict", level="infer", dtypes=ANY_DTYPE)

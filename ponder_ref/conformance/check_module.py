@@ -127,6 +127,28 @@ def batch_mates(trial: Trial) -> None:
 
 
 @check("M1", "module", "ponder", level="module", dtypes=ANY_DTYPE)
+def states_that_grow(trial: Trial) -> None:
+    """A state that the first step makes out of nothing is carried on, or refused by name; no part of it is dropped."""
+    network, _ = clear_network(trial)
+    step, x = step_with(on_backend(trial, network.weights)), on_backend(trial, network.x)
+    h = on_backend(trial, start(network))
+    ways: tuple[dict[str, Any], ...] = ({}, {"epsilon": 0.3}, {"method": "act", "act_epsilon": 0.2})
+    for nothing in (None, {}):
+        for options in ways:
+            what = f"ponder with the initial state {nothing}, {options}"
+            try:
+                got = trial.subject.backend.ponder(
+                    lambda x, state: step(x, state or h), x, nothing, max_steps=STEPS, **options
+                )
+            except ValueError as error:
+                if "state" not in str(error):
+                    raise Violation("M1", f"{what}: the sentence {error} does not name state") from None
+                continue
+            want = ponder_ref.ponder(step_with(network.weights), network.x, start(network), max_steps=STEPS, **options)
+            compare_result(trial, "M1", what, got, want)
+
+
+@check("M1", "module", "ponder", level="module", dtypes=ANY_DTYPE)
 def complaints(trial: Trial) -> None:
     """Arguments of no meaning, and a halting logit that is not one number an example."""
     network, _ = clear_network(trial)

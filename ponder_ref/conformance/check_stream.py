@@ -1,6 +1,7 @@
 """Streams of examples through slots (spec I8), at level `infer`."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,23 @@ def exceptions(trial: Trial) -> None:
         else:
             raise Violation("I8", "stream: the exception of the iterable was not passed on")
         assert_answers(trial, "stream whose iterable raises", answers, want, range(count))
+
+
+@check("I8", "inference", "stream", level="infer", dtypes=ANY_DTYPE)
+def own_exits(trial: Trial) -> None:
+    """What a call leaves open is the model's own: its method, ε and least number of steps."""
+    table = summed_table(trial.seeded(9, (EXAMPLES,)))
+    own: tuple[tuple[dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
+        ({"epsilon": 0.8, "min_steps": 4}, {"policy": "expected"}, {"policy": "expected"}),
+        ({"method": "repeat"}, {}, {"policy": "fixed"}),
+        ({"method": "once"}, {}, {"policy": "fixed", "max_steps": 1}),
+    )
+    for members, options, same in own:
+        model = SimpleNamespace(**vars(model_on(trial)), **members)
+        numbers = {name: value for name, value in members.items() if name != "method"}
+        _, want = predict_both(trial, table, **same, **numbers)
+        answers = list(trial.subject.backend.stream(model, examples_of(trial, table), slots=SLOTS, **options))
+        assert_answers(trial, f"stream of a model with {members}, {options}", answers, want)
 
 
 @check("I8", "inference", "stream", level="infer", dtypes=ANY_DTYPE)

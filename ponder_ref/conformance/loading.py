@@ -52,7 +52,19 @@ def load(name: str) -> Any:
         raise CannotRun(f"backend {name!r} needs {error.name!r}, which is not installed") from None
     except CannotRun:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         sentence = " ".join(str(error).split())
         raise CannotRun(f"backend {name!r} could not be imported: {type(error).__name__}: {sentence}") from None
+    check_lists(name, backend)
     return backend
+
+
+def check_lists(name: str, backend: Any) -> None:
+    """What a backend says of itself must have the form that the judge reads it in."""
+    offered = getattr(backend, "NOT_OFFERED", ())  # DTYPES are judged (B1)
+    if not isinstance(offered, tuple | list) or not all(isinstance(word, str) for word in offered):
+        raise CannotRun(f"backend {name!r}: NOT_OFFERED must be a tuple of names, got {offered!r}")
+    for attribute in ("ENVIRONMENT", "QUICK"):
+        value = getattr(backend, attribute, {})
+        if not isinstance(value, dict):
+            raise CannotRun(f"backend {name!r}: {attribute} must be a dict, got {value!r}")

@@ -29,15 +29,15 @@ class Job(NamedTuple):
     once: bool  # whether it has the checks that say the same in every dtype
 
 
-def jobs(backend: Any, level: str) -> list[Job]:
-    """Dtypes by the variables they need and this process lacks.
+def jobs(backend: Any, level: str, dtypes: tuple[str, ...] | None = None) -> list[Job]:
+    """Dtypes (all that are offered, if None) by the variables they need and this process lacks.
 
     Where code is compiled, which takes long, half precision runs beside the others, and so do the golden cases and the
     gradients of the widest dtype. Quick compilation is for everything but compiled code at level full: the compiler as
     it is judges that.
     """
     quick, environment = getattr(backend, "QUICK", {}), getattr(backend, "ENVIRONMENT", {})
-    offered = tuple(getattr(backend, "DTYPES", None) or ())
+    offered = tuple(getattr(backend, "DTYPES", None) or ()) if dtypes is None else dtypes
     widest = most_exact(offered)
     alone = ("compiled",) if level == "full" and quick else ()
     parts = [(quick, tuple(group for group in GROUPS if group not in alone))]
@@ -77,9 +77,11 @@ def _start(name: str, job: Job, report: Path, options: dict[str, Any]) -> subpro
     return child
 
 
-def judge_in_processes(backend: Any, name: str, options: dict[str, Any], progress) -> dict[str, Verdict]:
+def judge_in_processes(
+    backend: Any, name: str, options: dict[str, Any], progress, dtypes: tuple[str, ...] | None = None
+) -> dict[str, Verdict]:
     """As `judge`; what asks for an environment of its own runs in processes that have it."""
-    todo = jobs(backend, options["level"])
+    todo = jobs(backend, options["level"], dtypes)
     here, others = [job for job in todo if not job.variables], [job for job in todo if job.variables]
     with tempfile.TemporaryDirectory() as folder:
         children = []

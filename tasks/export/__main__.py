@@ -73,7 +73,7 @@ def open_run(folder: Path) -> tuple[Run, Any]:
         raise Refused(f"there is no run folder {folder}")
     content = read_json(folder / CONFIG)
     name = content.get("task") if isinstance(content, dict) else None
-    if name not in TASKS:
+    if not isinstance(name, str) or name not in TASKS:
         raise Refused(f"{folder} is a run of the task {name!r}; what can be exported is {', '.join(TASKS)}")
     task = getattr(importlib.import_module(f"tasks.{name}"), TASKS[name])
     run = Run.open(folder, name, task.Config)

@@ -12,6 +12,7 @@ from ponder_jax.pondering import Shared, ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref import checks
 from ponder_ref.interface import Pondered, PonderLoss, Predicted
+from ponder_ref.streams import own_exit
 
 _AS_BUILT: Any = object()  # an argument not given: the module's own value
 
@@ -20,8 +21,9 @@ class PonderNet(nnx.Module):
     """Lets a step network decide, for each example, how many steps to compute.
 
     Args:
-      step: `step(x, h) -> (y_hat, h, halt_logit)`, a module, or a function without parameters of its own (one that
-        closes over a module hides them from the optimizer); `step(h)` where `encoder` is given.
+      step: `step(x, h) -> (y_hat, h, halt_logit)`, a module, or a function without parameters of its own; `step(h)`
+        where `encoder` is given. A function that closes over a module hides its parameters from the optimizer and from
+        transforms, and `predict` keeps those it was first compiled with; so do `initial_state`, `encoder`, `project`.
         halt_logit has one number an example, `[...batch]`; y_hat begins with the same shape; h is any tree of arrays.
       max_steps: N, the largest number of steps.
       initial_state: h₀ as a function of the input (after `project`).
@@ -59,6 +61,13 @@ class PonderNet(nnx.Module):
         act_epsilon: float = 0.01,
     ):
         checks.check_start(initial_state, encoder, project)
+        for name, function in (
+            ("step", step),
+            ("initial_state", initial_state),
+            ("encoder", encoder),
+            ("project", project),
+        ):
+            _check_closure(name, function)
         checks.check_count("max_steps", max_steps, 1)
         self.min_steps = min(2, max_steps) if min_steps is None else min_steps
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon)
@@ -105,19 +114,17 @@ class PonderNet(nnx.Module):
     def predict(self, x: Any, *, max_steps: int | None = None, policy: str | None = None, **options: Any) -> Predicted:
         """The answer of each example after as many steps as it needs (I1 to I7); the module is left as it was.
 
+        A step with dropout or batch norm is to be in evaluation mode, `net.eval()`: in training mode an answer would
+        depend on chance and on the other examples.
+
         Args:
           x: the input, a tree of arrays whose first axis is the examples'.
           max_steps, policy, options: as for `ponder_jax.predict`; ε, min_steps and remainder are the module's own if
             not given. Modules of the methods "repeat" and "once" take their fixed number of steps.
         """
-        policy = ("sample" if self.method == "ponder" else "fixed") if policy is None else policy
-        checks.check_predictable(self.method, policy)
-        own = 1 if self.method == "once" else self.max_steps
-        steps = own if max_steps is None else max_steps
-        given = {"min_steps": min(self.min_steps, steps), "remainder": self.remainder}
-        given |= {} if self.epsilon is None else {"epsilon": self.epsilon}
+        own = own_exit(self, max_steps, policy)
         start, step = self.functions()
-        return predict(step, *_started(start, x), max_steps=steps, policy=policy, **{**given, **options})
+        return predict(step, *_started(start, x), **{**own, **options})
 
     def prior(self, steps: int, like: jax.Array) -> jax.Array:
         """The log-prior over 1..max_steps, or over `steps` if there are more of them."""
@@ -154,7 +161,22 @@ class Method:
     name: str = field(metadata={"static": True})
 
     def __call__(self, *args: Any) -> Any:
-        return getattr(nnx.merge(self.graph, self.variables), self.name)(*args)
+        # A copy, so that what a call changes in the module (counts of random numbers, say) belongs to this trace.
+        return getattr(nnx.merge(self.graph, self.variables, copy=True), self.name)(*args)
+
+
+def _check_closure(name: str, function: Any) -> None:
+    """Refuses a function that closes over a variable, which neither optimizer nor compiled code would see change."""
+    for cell in getattr(function, "__closure__", None) or ():
+        try:
+            held = cell.cell_contents
+        except ValueError:  # not filled yet
+            continue
+        if isinstance(held, nnx.Variable):
+            kind = type(held).__name__
+            raise ValueError(
+                f"{name} must not close over a variable, got an nnx.{kind}: make {name} a module that has it"
+            )
 
 
 @jax.jit
@@ -165,7 +187,7 @@ def _started(start: Method, x: Any) -> tuple[Any, Any]:
 def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
     """A step as a pure function, what changes in it from call to call (random keys, say), and how to put that back.
 
-    Parameters are closed over; only what changes is carried along the loop.
+    Parameters are closed over; only what changes is carried along the loop. What a step sows is dropped.
     """
     if not isinstance(step, nnx.Module):
 
@@ -174,12 +196,13 @@ def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
             return y_hat, (h, args[-1][1]), z
 
         return plain, None, lambda changing: None
-    graph, params, changing = nnx.split(step, nnx.Param, ...)
+    kinds = nnx.Param, nnx.Intermediate, ...  # what a step sows has no place in a loop
+    graph, params, sown, changing = nnx.split(step, *kinds)
 
     def pure(*args):
         h, shared = args[-1]
-        module = nnx.merge(graph, params, shared.tree)
+        module = nnx.merge(graph, params, sown, shared.tree)
         y_hat, h, z = checks.step_result(module(*args[:-1], h))
-        return y_hat, (h, Shared(nnx.split(module, nnx.Param, ...)[2])), z
+        return y_hat, (h, Shared(nnx.split(module, *kinds)[3])), z
 
     return pure, changing, lambda changing: nnx.update(step, changing)

@@ -17,7 +17,7 @@ from ponder_jax.infer import Policy, Slots, advance, as_tree, empty_blend, one_s
 from ponder_jax.pondering import settle
 from ponder_ref import checks
 from ponder_ref.interface import Answer, ExitRule
-from ponder_ref.streams import Source, in_order, shapes_of
+from ponder_ref.streams import Source, in_order, shapes_of, stream_rule
 
 SHARE = 4  # examples are admitted and answered by slots / SHARE
 RUNNING, IDLE = 0, 1  # places of slots; the host knows which example is where
@@ -28,33 +28,33 @@ def stream(
     iterable: Iterable,
     *,
     max_steps: int | None = None,
-    policy: str = "sample",
+    policy: str | None = None,
     seed: int = 0,
     first_id: int = 0,
     draw: int = 0,
     q: float = 0.5,
-    epsilon: float = 0.05,
-    min_steps: int = 1,
-    remainder: str = "last",
+    epsilon: float | None = None,
+    min_steps: int | None = None,
+    remainder: str | None = None,
     slots: int = 64,
     ordered: bool = False,
 ) -> Iterator[Answer]:
     """Answers to examples as they come, each after as many steps as it needs (I8).
 
     Args:
-      model: has `step`, `max_steps` and `start(x) -> (x, state)`: a PonderNet, say.
+      model: has `step`, `max_steps` and `start(x) -> (x, state)`; it may have `method`, `epsilon`, `min_steps` and
+        `remainder`, as a PonderNet has.
       iterable: of trees of arrays without a batch axis, or None where nothing waits.
-      max_steps, policy, seed, draw, q, epsilon, min_steps, remainder: as for `predict`.
+      max_steps, policy, seed, draw, q, epsilon, min_steps, remainder: as for `predict`; what is None is the model's
+        own, or that of `predict`.
       first_id: the example id of the first example.
       slots: how many examples are computed side by side, at most; those of one shape together.
       ordered: whether to answer in the order of the stream, and not as examples leave.
 
     Answers are NumPy arrays.
     """
-    limit = model.max_steps if max_steps is None else max_steps
-    rule = ExitRule(policy, limit, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule)
-    checks.check_stream(slots, first_id)
+    given = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
+    rule, first_id = stream_rule(model, max_steps, policy, slots, first_id, **given)
     answers = _answers(model, Source(iterable), rule, first_id, slots)
     return in_order(answers) if ordered else answers
 
@@ -123,7 +123,9 @@ class _Bucket:
 @partial(jax.jit, static_argnames=("policy", "width"))
 def _admitted(start, step, slots: Slots | None, x, ids, at, *, policy: Policy, width: int) -> Slots:
     """The slots with a chunk of examples put at some of them; all idle before if there were none."""
+    given = [("x", leaf) for leaf in jax.tree.leaves(x)]
     x, state = start(x)
+    checks.check_examples([*given, *(("state", leaf) for leaf in jax.tree.leaves((x, state)))], None, None)
     state = settle(lambda h: one_step(step, x, h), jax.tree.map(jnp.asarray, state))
     y_like, _, z_like = jax.eval_shape(one_step, step, x, state)
     checks.check_answer(y_like, z_like, len(ids))

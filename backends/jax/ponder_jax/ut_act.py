@@ -64,7 +64,9 @@ def ut_act_unroll(
     at_end = step_numbers(lam) == longest
     y_hat = jnp.broadcast_to(read(params, state)[0], (max_steps, batch, model.outputs))
     act = ActHalting(at_end.astype(h.dtype), jnp.zeros_like(longest), cost)
-    return Pondered(y_hat, jnp.where(at_end, SURE, -SURE).astype(h.dtype), None, longest, state, act)
+    return Pondered(
+        y_hat, jnp.where(at_end, SURE, -SURE).astype(h.dtype), None, longest, jax.lax.stop_gradient(state), act
+    )
 
 
 def _zip(buckets, *columns):

@@ -43,6 +43,9 @@ def vmapped(fn: Callable, in_axes: tuple) -> Callable:
 
 def as_float(*arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The arrays in the widest of their dtypes, float32 at least: half precision is computed in float32."""
+    for x in arrays:
+        if not isinstance(x, torch.Tensor):
+            raise ValueError(f"arrays must be torch tensors, got a {type(x).__name__}: torch.as_tensor makes one of it")
     dtype = reduce(torch.promote_types, (x.dtype for x in arrays), torch.float32)
     return tuple(x.to(dtype) for x in arrays)
 
@@ -55,7 +58,7 @@ def step_numbers(x: torch.Tensor) -> torch.Tensor:
 def length_array(lengths: torch.Tensor | None, x: torch.Tensor) -> torch.Tensor | int:
     """Nᵢ for each example, or N."""
     checks.check_lengths(lengths, tuple(x.shape[1:]))
-    return x.shape[0] if lengths is None else lengths
+    return x.shape[0] if lengths is None else lengths.to(torch.int64)  # torch compares few unsigned dtypes
 
 
 def expand_right(x: torch.Tensor, ndim: int) -> torch.Tensor:

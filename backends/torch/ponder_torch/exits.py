@@ -70,11 +70,13 @@ class Exits:
         (z,) = as_float(z)
         if self.rule.policy == "sample":
             return (self._uniforms() < torch.sigmoid(z).cpu().numpy()) | forced, None  # a NaN is not greater
-        halt, stay = torch.stack([logsigmoid(z), logsigmoid(-z)]).cpu().numpy().astype(np.float64)
-        before, self.left = self.left, self.left + stay
+        halt, stay = torch.stack([logsigmoid(z), logsigmoid(-z)]).cpu().numpy()
+        # Sums in the dtype of the logits, and thresholds rounded to it, as everywhere (H6).
+        before, self.left = self.left.astype(stay.dtype), self.left.astype(stay.dtype) + stay
         if self.rule.policy == "quantile":
-            return (-np.expm1(self.left) >= self.rule.q) | forced, None
-        halts = ((self.left < math.log(self.rule.epsilon)) & (self.n >= self.rule.min_steps)) | forced
+            return (-np.expm1(self.left) >= stay.dtype.type(self.rule.q)) | forced, None
+        enough = self.left < stay.dtype.type(math.log(self.rule.epsilon))
+        halts = (enough & (self.n >= self.rule.min_steps)) | forced
         return halts, self._blending(before, before + halt, halts)
 
     def _uniforms(self) -> np.ndarray:

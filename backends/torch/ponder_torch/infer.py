@@ -8,7 +8,7 @@ import torch
 
 from ponder_ref import checks
 from ponder_ref.interface import ExitRule, Predicted, Trace
-from ponder_ref.trees import leaves_of, map_tree
+from ponder_ref.trees import check_alike, leaves_of, map_tree
 from ponder_torch.arrays import as_float, expand_right
 from ponder_torch.exits import Exits, uniform_block
 from ponder_torch.halting import expected_prediction, log_halting
@@ -26,6 +26,11 @@ def choose_slots(tree: Any, count: int) -> tuple[int, float]:
     row = sum(leaf.numel() * leaf.element_size() for leaf in leaves_of(tree)) / count
     slots = min(count, max(LEAST_SLOTS, int(AUTO_BYTES / max(row, 1))))
     return slots, LAZY_SHARE if row < SMALL_ROW else 0.0
+
+
+def _cast(tree: Any, like: Any) -> Any:
+    """A tree in the dtypes of another."""
+    return map_tree(lambda leaf, other: leaf.to(other.dtype), tree, like)
 
 
 def _merged(old: torch.Tensor, kept: torch.Tensor | None, new: torch.Tensor | None) -> torch.Tensor:
@@ -56,6 +61,7 @@ class Slots:
         self.step, self.exits, self.record, self.idle_share = step, Exits(rule), record, idle_share
         self.places, self.idle = np.zeros(0, np.int64), np.zeros(0, bool)
         self.tree: Any = None  # (x, state)
+        self.like: Any = None  # a state in the dtypes that the step returns, which every h₀ is cast to (I5)
         self.blend: torch.Tensor | None = None  # Σ pₙŷₙ so far, for "expected"
         self.kept: np.ndarray | None = None  # rows that go on, if others are to be cut out
         self.rows = 0
@@ -73,6 +79,8 @@ class Slots:
         if self.kept is None and not len(ids):
             return
         going_on = len(self)
+        if tree is not None and self.like is not None:
+            tree = tree[0], _cast(tree[1], self.like)
         kept = np.arange(len(self.places)) if self.kept is None else self.kept
         self.exits.change(kept, np.asarray(ids, np.int64), uniforms)
         self.places = np.concatenate([self.places[kept], np.asarray(places, np.int64)])
@@ -96,9 +104,13 @@ class Slots:
         """One step of every example; those that leave by it."""
         x, state = self.tree
         count = len(self.places)
-        y_hat, state, z = checks.step_result(self.step(state) if x is None else self.step(x, state))
+        y_hat, after, z = self._step(x, state)
+        if self.like is None:
+            self.like = map_tree(lambda leaf: leaf[:0], after)
+            if any(a.dtype != b.dtype for a, b in zip(leaves_of(state), leaves_of(after), strict=True)):
+                y_hat, after, z = self._step(x, _cast(state, after))
         checks.check_answer(y_hat, z, count)
-        self.tree, self.rows = (x, state), self.rows + count
+        self.tree, self.rows = (x, after), self.rows + count
         halts, blending = self.exits.decide(z)
         if self.record is not None:
             self.record(self.exits.n, self.places, y_hat, z)
@@ -113,6 +125,11 @@ class Slots:
             self.kept = np.flatnonzero(~self.idle)
         answers = y_hat if len(done) == count else y_hat.index_select(0, torch.from_numpy(done).to(y_hat.device))
         return Left(self.places[done], answers, self.exits.n[done])
+
+    def _step(self, x: Any, state: Any) -> tuple[torch.Tensor, Any, torch.Tensor]:
+        y_hat, after, z = checks.step_result(self.step(state) if x is None else self.step(x, state))
+        check_alike(state, after)
+        return y_hat, after, z
 
     def _blended(self, y_hat: torch.Tensor, blending) -> torch.Tensor:
         """Σ pₙŷₙ with this step, `[rows, ...]`; what is returned is divided by the mass."""
@@ -185,6 +202,7 @@ def predict(
     """
     rule = ExitRule(policy, max_steps, seed, draw, q, epsilon, min_steps, remainder)
     checks.check_exit(rule)
+    example_ids = None if example_ids is None else torch.as_tensor(example_ids)
     named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
     count = checks.check_examples(named, example_ids, slots)
     ids = np.arange(count) if example_ids is None else example_ids.cpu().numpy().astype(np.int64)

@@ -8,6 +8,7 @@ from torch import nn
 
 from ponder_ref import checks
 from ponder_ref.interface import Pondered, PonderLoss, Predicted
+from ponder_ref.streams import own_exit
 from ponder_torch.infer import predict
 from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior
@@ -97,18 +98,16 @@ class PonderNet(nn.Module):
     def predict(self, x: Any, *, max_steps: int | None = None, policy: str | None = None, **options: Any) -> Predicted:
         """The answer of each example after as many steps as it needs (I1 to I7).
 
+        A step with dropout or batch norm is to be in evaluation mode, `net.eval()`: in training mode an answer would
+        depend on chance and on the other examples.
+
         Args:
           x: the input, a tree of tensors whose first axis is the examples'.
           max_steps, policy, options: as for `ponder_torch.predict`; ε, min_steps and remainder are the module's own if
             not given. Modules of the methods "repeat" and "once" take their fixed number of steps.
         """
-        policy = ("sample" if self.method == "ponder" else "fixed") if policy is None else policy
-        checks.check_predictable(self.method, policy)
-        own = 1 if self.method == "once" else self.max_steps
-        steps = own if max_steps is None else max_steps
-        given = {"min_steps": min(self.min_steps, steps), "remainder": self.remainder}
-        given |= {} if self.epsilon is None else {"epsilon": self.epsilon}
-        return predict(self.step, *self.start(x), max_steps=steps, policy=policy, **{**given, **options})
+        own = own_exit(self, max_steps, policy)
+        return predict(self.step, *self.start(x), **{**own, **options})
 
     def prior(self, steps: int, like: torch.Tensor) -> torch.Tensor:
         """The log-prior over 1..max_steps, or over `steps` if there are more of them."""

@@ -62,7 +62,7 @@ def halting_uniforms(
     key = (seed mod 2³², seed div 2³²), counter = (id mod 2³², domain·2²⁸ + draw·2¹⁶ + n), u = (word >> 8)·2⁻²⁴.
     """
     check_counter(seed, example_ids, max_steps, draw, domain)
-    ids = example_ids.to(torch.int64)[None] & MASK
+    ids = torch.as_tensor(example_ids).to(torch.int64)[None] & MASK
     steps = torch.arange(1, max_steps + 1, device=ids.device).reshape(-1, *[1] * (ids.ndim - 1))
     word, _ = threefry2x32((seed & MASK, seed >> 32), (ids, (domain << 28) + (draw << 16) + steps))
     return (word >> 8).to(torch.float32) * 2**-24

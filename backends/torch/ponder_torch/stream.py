@@ -8,8 +8,8 @@ import torch
 
 from ponder_ref import checks
 from ponder_ref.interface import Answer, ExitRule
-from ponder_ref.streams import Source, in_order, shapes_of
-from ponder_ref.trees import map_tree
+from ponder_ref.streams import Source, in_order, shapes_of, stream_rule
+from ponder_ref.trees import leaves_of, map_tree
 from ponder_torch.infer import Slots
 
 
@@ -18,31 +18,31 @@ def stream(
     iterable: Iterable,
     *,
     max_steps: int | None = None,
-    policy: str = "sample",
+    policy: str | None = None,
     seed: int = 0,
     first_id: int = 0,
     draw: int = 0,
     q: float = 0.5,
-    epsilon: float = 0.05,
-    min_steps: int = 1,
-    remainder: str = "last",
+    epsilon: float | None = None,
+    min_steps: int | None = None,
+    remainder: str | None = None,
     slots: int = 64,
     ordered: bool = False,
 ) -> Iterator[Answer]:
     """Answers to examples as they come, each after as many steps as it needs (I8).
 
     Args:
-      model: has `step`, `max_steps` and `start(x) -> (x, state)`: a PonderNet, say.
+      model: has `step`, `max_steps` and `start(x) -> (x, state)`; it may have `method`, `epsilon`, `min_steps` and
+        `remainder`, as a PonderNet has.
       iterable: of trees of arrays without a batch axis, or None where nothing waits.
-      max_steps, policy, seed, draw, q, epsilon, min_steps, remainder: as for `predict`.
+      max_steps, policy, seed, draw, q, epsilon, min_steps, remainder: as for `predict`; what is None is the model's
+        own, or that of `predict`.
       first_id: the example id of the first example.
       slots: how many examples are computed side by side, at most; those of one shape together.
       ordered: whether to answer in the order of the stream, and not as examples leave.
     """
-    limit = model.max_steps if max_steps is None else max_steps
-    rule = ExitRule(policy, limit, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule)
-    checks.check_stream(slots, first_id)
+    given = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
+    rule, first_id = stream_rule(model, max_steps, policy, slots, first_id, **given)
     answers = _answers(model, Source(iterable), rule, first_id, slots)
     return in_order(answers) if ordered else answers
 
@@ -76,7 +76,10 @@ def _started(model: Any, examples: list[Any]) -> Any:
     """(x, state) of a batch of examples, on the device of the model."""
     device = _device(model)
     batch = map_tree(lambda *leaves: torch.stack([torch.as_tensor(leaf) for leaf in leaves]).to(device), *examples)
-    return tuple(model.start(batch))
+    x, state = model.start(batch)
+    named = [*(("x", leaf) for leaf in leaves_of(batch)), *(("state", leaf) for leaf in leaves_of((x, state)))]
+    checks.check_examples(named, None, None)
+    return x, state
 
 
 def _device(model: Any) -> torch.device | None:

@@ -1,6 +1,7 @@
 """Defects of leaving early when serving (spec I1 to I8): of engines with slots, of exit policies, of streams."""
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,13 @@ def _numbered_as_they_leave(right, model, iterable, options):
         yield Answer(number, answer.y_hat, answer.steps)
 
 
+def _own_exit_ignored(right, model, iterable, options):
+    """Sampled exits, or those of the defaults, whatever the model was trained for."""
+    yield from right(
+        SimpleNamespace(step=model.step, start=model.start, max_steps=model.max_steps), iterable, **options
+    )
+
+
 ENGINES = (
     ("in-the-order-of-leaving", "results are not put back in order", "I5"),
     ("state-not-gathered", "rows of the input are moved up, those of the state are not", "I5"),
@@ -214,6 +222,12 @@ MUTANTS = (
             ("exit-remainder-ignored", 'always "last"', "I4", _around(remainder=lambda o: "last")),
             ("exit-epsilon-ignored", "ε is always 0.05", "I4", _around(epsilon=lambda o: 0.05)),
             ("exit-min-steps-ignored", "min_steps is 1", "I4", _around(min_steps=lambda o: 1)),
+            (
+                "exit-threshold-not-rounded",
+                "a mass left that equals ε is enough",
+                "I4",
+                _around(epsilon=lambda o: o.get("epsilon", 0.05) * (1 + 1e-9)),
+            ),
             ("all-steps-of-all", "N steps are computed and one is chosen", "I6", _saves_nothing),
             ("rows-not-counted", "fewer rows are reported than were computed", "I6", _counts_little),
             ("a-step-ahead", "the state is one step ahead of the count", "I6", _one_step_more),
@@ -231,6 +245,7 @@ MUTANTS = (
             ("raises-at-once", "examples before the iterable's exception are lost", _raises_at_once),
             ("exception-swallowed", "the iterable's exception is taken for its end", _swallowed),
             ("pause-is-the-end", "None ends the stream", _pause_is_the_end),
+            ("own-exit-ignored", "the model's own method and ε have no effect", _own_exit_ignored),
             ("first-id-ignored", "ids always count from 0", _first_id_ignored),
             ("numbered-as-they-leave", "answers carry another example's index", _numbered_as_they_leave),
         )

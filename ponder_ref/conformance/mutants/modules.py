@@ -49,6 +49,18 @@ def _state_not_passed_on(step, x, state, **options) -> Pondered:
     return ponder_ref.ponder(forgetful, x, state, **options)
 
 
+def _grown_state_dropped(step, x, state, **options) -> Pondered:
+    """Of a state that begins as nothing, nothing is carried on."""
+    if state is not None and state != {}:
+        return ponder_ref.ponder(step, x, state, **options)
+
+    def forgetful(*args):
+        y_hat, _, z = step(*args[:-1], state)
+        return y_hat, state, z
+
+    return ponder_ref.ponder(forgetful, x, state, **options)
+
+
 def _detached_states(step, x, state, **options) -> Pondered:
     """No gradient from step to step."""
 
@@ -258,6 +270,9 @@ MUTANTS = (
     _mutant("step-one-blind", "step 1 does not see the input", "M1", ponder=_blind_first_step),
     _mutant("one-call-too-many", "the step is called N + 1 times", "M1", ponder=_one_call_too_many),
     _mutant("one-step-short", "N − 1 steps", "M1", ponder=_around(max_steps=lambda o: max(1, o["max_steps"] - 1))),
+    _mutant(
+        "grown-state-dropped", "a state that begins as nothing is not carried on", "M1", ponder=_grown_state_dropped
+    ),
     _mutant("states-forgotten", "every step starts from h₀", "M1", ponder=_state_not_passed_on),
     _mutant("remainder-ignored", 'always "last"', "M1", ponder=_around(remainder=lambda o: "last")),
     _mutant("no-gradient-between-steps", "states are detached", "M7", ponder=_detached_states),
