@@ -8,7 +8,8 @@ from ponder_ref.interface import Answer, ExitRule
 from ponder_ref.sampling import MASK
 from ponder_ref.trees import map_tree
 
-EPSILON = 0.05  # of the policy "expected" where neither call nor model has one; the paper's (§2.3)
+# Of the policy "expected" where neither call nor model has its own; ε is the paper's (§2.3).
+DEFAULTS: dict[str, Any] = {"epsilon": 0.05, "min_steps": 1, "remainder": "last"}
 
 
 def own_exit(model: Any, max_steps: int | None, policy: str | None) -> dict[str, Any]:
@@ -19,14 +20,9 @@ def own_exit(model: Any, max_steps: int | None, policy: str | None) -> dict[str,
     own_steps = 1 if method == "once" else model.max_steps
     steps = own_steps if max_steps is None else max_steps
     checks.check_count("max_steps", steps, 1)
-    epsilon = getattr(model, "epsilon", None)
-    return {
-        "policy": policy,
-        "max_steps": steps,
-        "epsilon": EPSILON if epsilon is None else epsilon,
-        "min_steps": min(getattr(model, "min_steps", 1), steps),
-        "remainder": getattr(model, "remainder", "last"),
-    }
+    own = {name: getattr(model, name, None) for name in DEFAULTS}
+    numbers = {name: DEFAULTS[name] if value is None else value for name, value in own.items()}
+    return {**numbers, "policy": policy, "max_steps": steps, "min_steps": min(numbers["min_steps"], steps)}
 
 
 def stream_rule(

@@ -5,8 +5,17 @@ from collections.abc import Callable
 from typing import Any
 
 
-def kind_of(tree: Any) -> str:
-    """What a node is, in a few words; two nodes of one kind have the same places below them."""
+def alike(first: Any, other: Any) -> bool:
+    """Whether two nodes have the same places below them."""
+    if isinstance(first, dict):
+        return isinstance(other, dict) and first.keys() == other.keys()
+    if isinstance(first, tuple | list):
+        return isinstance(other, tuple | list) and len(first) == len(other)
+    return (first is None) == (other is None) and not isinstance(other, dict | tuple | list)
+
+
+def described(tree: Any) -> str:
+    """What a node is, in a few words."""
     if tree is None:
         return "None"
     if isinstance(tree, dict):
@@ -23,8 +32,8 @@ def map_tree(fn: Callable, *trees: Any) -> Any:
     """fn on the leaves that stand in the same place; None is an empty tree."""
     first = trees[0]
     for other in trees[1:]:
-        if kind_of(first) != kind_of(other):
-            raise ValueError(f"state must keep its structure: {kind_of(first)} became {kind_of(other)}")
+        if not alike(first, other):
+            raise ValueError(f"state must keep its structure: {described(first)} became {described(other)}")
     if first is None:
         return None
     if isinstance(first, dict):

@@ -201,6 +201,12 @@ def test_a_state_in_the_dtype_of_the_step_whatever_the_slots():
     assert all(torch.equal(one.y_hat, answers[0].y_hat) and torch.equal(one.steps, answers[0].steps) for one in answers)
 
 
+def test_a_step_that_works_in_place_and_changes_the_dtype():
+    step = lambda x, h: (h.add_(x), h.half(), x - 1e4)  # noqa: E731
+    out = predict(step, torch.ones(3), torch.zeros(3), max_steps=3, policy="fixed")
+    assert out.y_hat.tolist() == [3, 3, 3] and out.rows == 9
+
+
 def test_ids_may_be_numpys_and_no_examples_are_named():
     model = summed(lambda x: x - 1)
     x = torch.arange(4.0)

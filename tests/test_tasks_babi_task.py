@@ -86,15 +86,25 @@ def test_the_layout_chooses_among_several(tmp_path):
     settings = {"tasks": "1", "data_dir": str(tmp_path)}
     assert task(**settings).describe("train") == "1 tasks, files of en-10k"  # the first of the names that is there
     assert task(**settings, layout="en").describe("train") == "1 tasks, files of en"
+    itself = task(tasks="1", data_dir=str(tmp_path / "en"), layout="en")  # a folder that is the layout
+    assert itself.describe("train") == "1 tasks, files of en"
+    with pytest.raises(Refused, match="does not have a folder en-10k with bAbI files"):
+        task(tasks="1", data_dir=str(tmp_path / "en"), layout="en-10k")
+    done = inside("--layout", "en", cwd=tmp_path, main=main)
+    assert refused(done) == "--layout chooses among released files: it goes with --data-dir or --download"
     answers = [task(**settings, layout=layout).pool("train").table.answers for layout in ("any", "en-10k", "en")]
     assert np.array_equal(answers[0], answers[1]) and not np.array_equal(answers[0], answers[2])
 
 
-def test_a_run_does_not_go_on_with_other_files(tmp_path):
+def test_a_run_does_not_go_on_with_other_files(tmp_path, monkeypatch):
     file, line = tmp_path / "qa1_train.txt", "1 Mary moved to the garden.\n2 Where is Mary?\tgarden\t1\n"
     file.write_text(line * 20)
     made = task(tasks="1", data_dir=str(tmp_path), test_examples=None)
+    read, table = [], made.table
+    monkeypatch.setattr(made, "table", lambda *args: (read.append(args[0]), table(*args))[1])
     known = made.check()
+    made.batches("train", [0])
+    assert read == ["train", "valid"]  # each once
     assert known is not None and known == task(tasks="1", data_dir=str(tmp_path), test_examples=None).check()
     assert task(tasks="1").check() is None  # generated stories are known by the config
     run = Run.create(tmp_path / "run", "babi", made.config, "jax", Origin(data=known))
@@ -152,7 +162,6 @@ def test_the_paper_preset_has_the_papers_numbers():
     ("settings", "words"),
     [
         ({"data_dir": "nowhere"}, "there is no folder or archive nowhere"),
-        ({"layout": "en"}, "--layout chooses among released files: it goes with --data-dir or --download"),
         ({"tasks": "0"}, "--tasks must lie"),
         ({"tasks": "x"}, "--tasks takes"),
         ({"attention": 12}, "--attention must"),

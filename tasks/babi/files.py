@@ -75,12 +75,12 @@ def held_out(stories: list[Story]) -> int:
 
 
 def open_source(path: str | Path, layout: str | None = None) -> Source:
-    """The data in a folder or an archive; `layout` chooses where there are several."""
+    """The data in a folder or an archive; `layout` chooses where there are several. A folder may be one of them."""
     path = Path(path)
     if layout is not None and layout not in LAYOUTS:
         raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
     found = list_archive(path) if path.is_file() else list_folder(path)
-    wanted = [layout] if layout else ["", *LAYOUTS]
+    wanted = [layout, *[""] * (path.name == layout)] if layout else ["", *LAYOUTS]
     for name in wanted:
         if found.get(name):
             return Source(str(path / name) if name else str(path), found[name])

@@ -38,7 +38,7 @@ class BabiConfig(TrainingConfig):
     layout: str = option(
         ANY,
         Choice((ANY, *LAYOUTS)),
-        "which of the released sets in --data-dir; any is the first of these that is there",
+        "which of the released sets in --data-dir; any: files right in the folder, or the first of these that is there",
         group=DATA,
         paper="en-10k",
     )
@@ -83,8 +83,6 @@ class BabiConfig(TrainingConfig):
         super().__post_init__()
         self.task_numbers()
         self.shares()
-        if self.layout != ANY and self.data_dir is None:
-            raise Refused("--layout chooses among released files: it goes with --data-dir or --download")
         try:
             self.model_settings()
         except ValueError as error:

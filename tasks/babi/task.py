@@ -63,6 +63,10 @@ class Babi:
         folder = choose_folder(download=getattr(options, "download", False), **given)
         if folder is not None:
             options.data_dir = folder
+            if hasattr(options, "evaluate"):  # on other files than the run's own, whose layout does not count then
+                options.layout = getattr(options, "layout", ANY)
+        elif hasattr(options, "layout") and not hasattr(options, "resume") and not hasattr(options, "evaluate"):
+            raise Refused("--layout chooses among released files: it goes with --data-dir or --download")
 
     def __init__(self, config: BabiConfig):
         self.config = config
@@ -92,9 +96,12 @@ class Babi:
         counts = c.question_counts()
         return join([generated_table((task,), split, counts[task], c.seed, part) for task in self.numbers])
 
-    @functools.lru_cache(maxsize=2)  # noqa: B019 (a run has one task)
     def pool(self, split: str, part: int = 0) -> Pool:
         """The questions of a split, cut to the longest story; training's may come in parts."""
+        return self._pool(split, part)  # one spelling: the cache tells arguments by how they are given
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 (a run has one task)
+    def _pool(self, split: str, part: int) -> Pool:
         return Pool(
             cut(self.table(split, part), self.config.sentences),
             shares=self.config.shares() if split == "train" else None,

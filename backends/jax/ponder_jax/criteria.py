@@ -12,7 +12,7 @@ def cross_entropy(y_hat: jax.Array, targets: jax.Array) -> jax.Array:
     """−log softmax(ŷ) at the target class: y_hat `[..., classes]`, targets `[...]` integers; NaN for no class."""
     checks.check_classes(y_hat, targets)
     (y_hat,) = as_float(y_hat)
-    targets = targets.astype(jnp.int32)  # a narrow dtype may not hold the number of classes
+    targets = targets.astype(jnp.promote_types(targets.dtype, jnp.int32))  # a narrow one may not hold all classes
     targets = jnp.where(targets < 0, y_hat.shape[-1], targets)  # else counted from the end
     return -jnp.take_along_axis(jax.nn.log_softmax(y_hat, -1), targets[..., None], -1, mode="fill")[..., 0]
 

@@ -123,9 +123,9 @@ class _Bucket:
 @partial(jax.jit, static_argnames=("policy", "width"))
 def _admitted(start, step, slots: Slots | None, x, ids, at, *, policy: Policy, width: int) -> Slots:
     """The slots with a chunk of examples put at some of them; all idle before if there were none."""
-    given = [("x", leaf) for leaf in jax.tree.leaves(x)]
-    x, state = start(x)
-    checks.check_examples([*given, *(("state", leaf) for leaf in jax.tree.leaves((x, state)))], None, None)
+    given, (x, state) = x, start(x)
+    named = [("x", leaf) for leaf in jax.tree.leaves((given, x))]
+    checks.check_examples([*named, *(("state", leaf) for leaf in jax.tree.leaves(state))], None, None)
     state = settle(lambda h: one_step(step, x, h), jax.tree.map(jnp.asarray, state))
     y_like, _, z_like = jax.eval_shape(one_step, step, x, state)
     checks.check_answer(y_like, z_like, len(ids))

@@ -65,8 +65,8 @@ def encode(params: Params, words: jax.Array) -> jax.Array:
     """
     vocabulary, d = params["embed.words"].shape
     table = params["embed.words"][None] * params["embed.mask"][: words.shape[-1], None]
-    words = words.astype(jnp.int32)  # a narrow dtype may not hold the vocabulary
-    chosen = words[..., None] == jnp.arange(1, vocabulary + 1, dtype=jnp.int32)
+    words = words.astype(jnp.promote_types(words.dtype, jnp.int32))  # a narrow dtype may not hold the vocabulary
+    chosen = words[..., None] == jnp.arange(1, vocabulary + 1, dtype=words.dtype)
     return chosen.reshape(len(words), -1).astype(table.dtype) @ table.reshape(-1, d)
 
 

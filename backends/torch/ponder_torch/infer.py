@@ -61,7 +61,9 @@ class Slots:
         self.step, self.exits, self.record, self.idle_share = step, Exits(rule), record, idle_share
         self.places, self.idle = np.zeros(0, np.int64), np.zeros(0, bool)
         self.tree: Any = None  # (x, state)
-        self.like: Any = None  # a state in the dtypes that the step returns, which every h₀ is cast to (I5)
+        self.like: Any = (
+            None  # nothing in the dtypes of the states that the step returns: every h₀ is cast to them (I5)
+        )
         self.blend: torch.Tensor | None = None  # Σ pₙŷₙ so far, for "expected"
         self.kept: np.ndarray | None = None  # rows that go on, if others are to be cut out
         self.rows = 0
@@ -104,10 +106,12 @@ class Slots:
         """One step of every example; those that leave by it."""
         x, state = self.tree
         count = len(self.places)
-        y_hat, after, z = self._step(x, state)
+        given = map_tree(torch.clone, state) if self.like is None else state  # a step may work in place
+        y_hat, after, z = self._step(x, given)
         if self.like is None:
-            self.like = map_tree(lambda leaf: leaf[:0], after)
+            self.like = map_tree(lambda leaf: leaf.new_empty(0), after)
             if any(a.dtype != b.dtype for a, b in zip(leaves_of(state), leaves_of(after), strict=True)):
+                # The first step once more, from h₀ in the step's dtypes; the first try is not counted among the rows.
                 y_hat, after, z = self._step(x, _cast(state, after))
         checks.check_answer(y_hat, z, count)
         self.tree, self.rows = (x, after), self.rows + count

@@ -77,7 +77,7 @@ def _started(model: Any, examples: list[Any]) -> Any:
     device = _device(model)
     batch = map_tree(lambda *leaves: torch.stack([torch.as_tensor(leaf) for leaf in leaves]).to(device), *examples)
     x, state = model.start(batch)
-    named = [*(("x", leaf) for leaf in leaves_of(batch)), *(("state", leaf) for leaf in leaves_of((x, state)))]
+    named = [*(("x", leaf) for leaf in leaves_of((batch, x))), *(("state", leaf) for leaf in leaves_of(state))]
     checks.check_examples(named, None, None)
     return x, state
 
