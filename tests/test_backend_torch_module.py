@@ -5,6 +5,7 @@ import dataclasses
 from collections import OrderedDict
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -282,3 +283,15 @@ def test_a_step_that_returns_too_little_is_told_so():
     net = PonderNet(lambda x, h: (x, h), max_steps=2, initial_state=torch.zeros_like)
     with pytest.raises(ValueError, match=r"step must return \(y_hat, state, halt_logit\), got 2 things"):
         net(torch.ones(3))
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64", "uint8", "int8"])
+def test_lengths_of_any_integer_dtype(dtype: str):
+    z, lengths = torch.zeros(4, 2), torch.tensor([2, 4])
+    got = ponder_torch.log_halting(z, lengths=lengths.to(getattr(torch, dtype)))
+    assert torch.equal(got, ponder_torch.log_halting(z, lengths=lengths))
+
+
+def test_arrays_of_another_framework_are_refused():
+    with pytest.raises(ValueError, match="arrays must be torch tensors, got a ndarray"):
+        ponder_torch.log_halting(np.zeros((3, 2)))
