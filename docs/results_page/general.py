@@ -29,6 +29,12 @@ def last_records(group: list[Run], split: str) -> list[dict[str, Any]]:
     return [record for run in group for record in evaluations(run, split)[-1:]]
 
 
+def judged(group: list[Run]) -> dict[str, list[dict[str, Any]]]:
+    """The evaluations of a group by what was judged: in the runs themselves, and those kept with --record."""
+    found = {split: last_records(group, split) for split in final_splits(group)}
+    return found | {f"{split}: {data}, N = {steps}": records for (data, split, steps), records in kept(group).items()}
+
+
 def row(label: str, split: str, found: list[dict[str, Any]]) -> list[str]:
     """One row of the table: means over the seeds of the last evaluation of a split."""
     sampled = all(record["draws"] for record in found)
@@ -70,9 +76,9 @@ def reach(record: dict[str, Any]) -> str:
 def by_difficulty(experiment: Experiment) -> list[str]:
     """Accuracy and steps by difficulty, mean over the seeds; a row for each group of runs and split."""
     found = {
-        (label, split): last_records(group, split)
+        (label, split): records
         for label, group in experiment.groups.items()
-        for split in final_splits(group)
+        for split, records in judged(group).items()
     }
     names = {row[0] for records in found.values() for record in records for row in record["levels"]}
     joined = len(names) > MOST_LEVELS and getattr(experiment.task, "ORDERED", True)
@@ -100,9 +106,7 @@ def section(experiment: Experiment, docs: Path) -> list[str]:
     """Results, by difficulty, commands, figure 1 of the paper; other tasks than parity have their own figures too."""
     rows = []
     for label, group in experiment.groups.items():
-        rows += [row(label, split, last_records(group, split)) for split in final_splits(group)]
-        for (data, split, steps), records in kept(group).items():
-            rows.append(row(label, f"{split}: {data}, N = {steps}", records))
+        rows += [row(label, split, records) for split, records in judged(group).items()]
     out = docs / "figures" / experiment.folder.name
     drawn = figures.draw_groups(experiment.loaded, out)
     if experiment.task.NAME != "parity":
