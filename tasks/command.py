@@ -191,8 +191,7 @@ def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str) -> 
 
     train(run, made, trainer, start_from, backend)
     drawn, note = plots.draw_run(run, made)
-    last = [record for record in read_records(run.metrics) if str(record.get("split", "")).startswith("test")]
-    print(summary.of_run(run, made, last, drawn, note))
+    print(summary.of_run(run, made, plots.final(read_records(run.metrics)), drawn, note))
     return 0
 
 

@@ -137,7 +137,7 @@ class Training:
         )
 
     def train(self, stop: StopSignals) -> None:
-        """All updates that are left, then the test."""
+        """All updates that are left, then the test, if there is to be one."""
         c = self.config
         show = progress(c.updates, self.update, sys.stderr)
         try:
@@ -149,7 +149,8 @@ class Training:
                     self.step(chunk, show)
                     self.obey(stop)
             # All is saved, so that it may be ended anywhere, and begun anew.
-            self.evaluate("test", show, before_batch=lambda: self.obey(stop))
+            if c.ends_with_test:
+                self.evaluate("test", show, before_batch=lambda: self.obey(stop))
         finally:
             show.close()
 

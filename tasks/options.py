@@ -94,6 +94,11 @@ class TrainingConfig:
     )
     checkpoint_every: int = option(1000, Integer(1, 10**9), "updates between checkpoints", group=TRAINING)
 
+    @property
+    def ends_with_test(self) -> bool:
+        """Whether a training ends with a test."""
+        return True
+
     def __post_init__(self) -> None:
         """What must fit together across fields."""
         if self.warmup >= self.updates:

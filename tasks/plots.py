@@ -92,6 +92,11 @@ def tests_of(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [record for record in records if str(record.get("split", "")).startswith("test")]
 
 
+def final(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a run came to: its tests, or its last evaluation where it has none."""
+    return tests_of(records) or [record for record in records if "split" in record][-1:]
+
+
 def name_levels(accuracy: Any, steps: Any, difficulty: str) -> None:
     """The axes of a figure with accuracy above and steps below, by difficulty."""
     chance_line(accuracy)
@@ -141,7 +146,7 @@ def draw_run(run: Run, task: Any) -> tuple[list[Path], str]:
         records = read_records(run.metrics)
         return [
             draw_curves(records, run.config.method, run.figures / "learning.png"),
-            draw_halting(tests_of(records)[0], run.config, run.figures / "halting.png"),
+            draw_halting(final(records)[0], run.config, run.figures / "halting.png"),
             *task.draw(run, records),
         ], ""
     except Refused as error:

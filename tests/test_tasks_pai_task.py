@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pai_checks import write_split
 from pai_writer import trials
-from task_helpers import inside, refused
+from task_helpers import inside, records, refused
 
 from ponder_ref.pair_inputs import check_inputs
 from tasks.config import from_json, make, to_json
@@ -148,3 +148,17 @@ def test_a_run_is_evaluated_where_the_released_files_are_now(tmp_path: Path):
     sentence = refused(inside(*JUDGE, "--embeddings", "x.npy", cwd=tmp_path, main=main))
     assert sentence == "--embeddings and --labels go together, got one of them"
     assert "two sources" in refused(inside(*JUDGE, "--embeddings", "x", "--labels", "y", cwd=tmp_path, main=main))
+
+
+def test_a_training_without_a_test_ends_with_its_last_validation(tmp_path: Path):
+    """The released files of the test may be held back."""
+    for split in ("train", "valid"):
+        write_split(tmp_path / "files", split, [trials(np.random.default_rng(0), 3)])
+    sentence = refused(inside(*START, "--data-dir", "files", cwd=tmp_path, main=main))
+    assert "files/test" in sentence and not (tmp_path / "run").exists()
+    done = inside(*START, "--test-examples", "off", "--data-dir", "files", cwd=tmp_path, main=main)
+    assert done.returncode == 0, done.stderr
+    assert "valid-no-memory: files, sequences of 3" in done.stdout and "figures  run/figures" in done.stdout
+    splits = {record["split"] for record in records(tmp_path / "run") if record["kind"] == "eval"}
+    assert splits == {"valid-no-memory"}
+    assert (tmp_path / "run" / "figures" / "halting.png").exists()

@@ -75,9 +75,17 @@ class BabiConfig(TrainingConfig):
     )
     eval_examples: int = option(2000, Integer(20, 10**7), "questions of an evaluation, of all tasks", group=TRAINING)
     test_examples: int | None = option(
-        10**5, Integer(20, 10**7, off=True), "questions of the test at the end, if there are so many", group=TRAINING
+        10**5,
+        Integer(20, 10**7, off=True),
+        "questions of the test at the end, if there are so many; off is no test",
+        group=TRAINING,
     )
     learning_rate: float = option(3e-4, Number("(0, 10]"), "of Adam", group="optimiser", paper="3e-4, or 1e-4 to 5e-4")
+
+    @property
+    def ends_with_test(self) -> bool:
+        """Not with --test-examples off: the files of a test may be held back."""
+        return self.test_examples is not None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -123,7 +123,7 @@ class Babi:
         """
         _ = self.rows
         self.pool("valid")
-        if self.source is not None and self.config.test_examples is not None:
+        if self.source is not None and self.config.ends_with_test:
             try:
                 self.table("test")
             except Refused as error:

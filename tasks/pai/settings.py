@@ -64,8 +64,17 @@ class PaiConfig(TrainingConfig):
         paper="polynomial",
     )
     test_examples: int | None = option(
-        10_000, Integer(1, 10**7, off=True), "examples of the test at the end", group=TRAINING, paper="600"
+        10_000,
+        Integer(1, 10**7, off=True),
+        "examples of the test at the end, off is no test",
+        group=TRAINING,
+        paper="600",
     )
+
+    @property
+    def ends_with_test(self) -> bool:
+        """Not with --test-examples off: the files of a test may be held back."""
+        return self.test_examples is not None
 
     def __post_init__(self) -> None:
         super().__post_init__()

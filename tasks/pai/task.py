@@ -72,7 +72,7 @@ class Pai:
         Returns the checksum of its files, None if the images are generated.
         """
         if isinstance(self.data, Released):
-            self.data.check(SPLITS if self.config.test_examples is not None else SPLITS[:2])
+            self.data.check(SPLITS if self.config.ends_with_test else SPLITS[:2])
             return self.data.checksum()
         return self.data.source.checksum() if isinstance(self.data.source, Own) else None
 
