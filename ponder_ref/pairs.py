@@ -57,6 +57,20 @@ def count_layers(params, name: str) -> int:
     return sum(key.startswith(f"{name}.hidden") and key.endswith(".w") for key in params)
 
 
+def stage_ends(steps: int) -> tuple[int, ...]:
+    """The last steps of the stages in which a backend may run its steps where examples leave early.
+
+    Few stages decode many steps together; with ends that double, at most twice as many steps are run as are needed.
+
+    >>> stage_ends(7), stage_ends(1)
+    ((2, 4, 7), (1,))
+    """
+    ends = [2]
+    while ends[-1] < steps:
+        ends.append(2 * ends[-1])
+    return (*ends[:-1], steps)
+
+
 def embed(params, images, slots) -> np.ndarray:
     """The embeddings norm(x·W) of the images at these slots, `[..., n, embedding]`; slots `[..., n]`."""
     embedded = layer_norm(params, "embed.norm", np.asarray(images) @ params["embed.images"])

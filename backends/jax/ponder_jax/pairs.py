@@ -1,7 +1,8 @@
 """The Transformer of paired associative inference (spec M10; paper app. D) at the speed of its products.
 
 Every image is embedded once. The states of all steps are encoded first; the decoder then works on all of them
-together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k.
+together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k. Where
+examples may leave early, this is done for a few steps at a time, and no more once all examples have left.
 """
 
 import math
@@ -16,7 +17,7 @@ from ponder_jax.transformer import layer_norm, unpack
 from ponder_ref.buckets import dropped_share
 from ponder_ref.interface import LeavingRule
 from ponder_ref.pair_inputs import check_inputs
-from ponder_ref.pairs import TOKENS, count_layers
+from ponder_ref.pairs import TOKENS, count_layers, stage_ends
 from ponder_ref.settings import PairTransformer
 
 Params = Mapping[str, jax.Array]
@@ -121,41 +122,62 @@ def advance(
     return block(params, "encoder", h + added, seen, heads, kept, dropped)
 
 
-def encode_all(model: PairTransformer, params: Params, h: jax.Array, steps: int, bits: jax.Array | None) -> jax.Array:
-    """h₁ to h_N, `[N, batch, M, embedding]`."""
+def encode_stage(
+    model: PairTransformer,
+    params: Params,
+    h: jax.Array,
+    earlier: jax.Array | None,
+    steps: tuple[int, int],
+    bits: jax.Array | None,
+) -> tuple[jax.Array, jax.Array | None]:
+    """hₙ of the steps first..last after `h`, `[steps, batch, M, embedding]`, and the state one step before the last."""
     rest = {"heads": model.heads, "dropped": dropped_share(model)}
-    xl, count = model.memory == "xl", h.shape[-2]
+    xl, count, (first, last) = model.memory == "xl", h.shape[-2], steps
 
-    def kept(n: Any, keys: int) -> jax.Array | None:
-        return None if bits is None else unpack(bits, keys, n)
+    def kept(n: Any) -> jax.Array | None:
+        return None if bits is None else unpack(bits, 2 * count if xl else count, n)
 
     def body(carry, n):
         h, earlier = carry
-        mask = kept(n, 2 * count if xl else count)
-        new = advance(params, h, n, jax.lax.stop_gradient(earlier) if xl else None, kept=mask, **rest)
-        return (new, h if xl else earlier), new
+        new = advance(params, h, n, jax.lax.stop_gradient(earlier) if xl else None, kept=kept(n), **rest)
+        return (new, h if xl else None), new
 
-    # Nothing is earlier than h₀: the first step has its own keys alone, the last of the mask's.
-    mask = kept(jnp.int32(1), 2 * count if xl else count)
-    first = advance(params, h, jnp.int32(1), None, kept=None if mask is None else mask[..., -count:], **rest)
-    _, states = jax.lax.scan(body, (first, h if xl else None), jnp.arange(2, steps + 1, dtype=jnp.int32))
-    return jnp.concatenate([first[None], states])
+    before = []
+    if first == 1:  # nothing is earlier than h₀: the first step has its own keys alone, the last of the mask's
+        mask = kept(jnp.int32(1))
+        new = advance(params, h, jnp.int32(1), None, kept=None if mask is None else mask[..., -count:], **rest)
+        before, h, earlier = [new[None]], new, h if xl else None
+    carry, states = jax.lax.scan(body, (h, earlier), jnp.arange(first + len(before), last + 1, dtype=jnp.int32))
+    return jnp.concatenate([*before, states]), carry[1]
 
 
-def decode_all(
-    model: PairTransformer, params: Params, states: jax.Array, tokens: jax.Array, bits: jax.Array | None
+def decode_stage(
+    model: PairTransformer,
+    params: Params,
+    states: jax.Array,
+    tokens: jax.Array,
+    steps: tuple[int, int],
+    bits: jax.Array | None,
 ) -> jax.Array:
-    """The query's tokens after n applications to hₙ, for all n: `[N, batch, 3, embedding]`."""
+    """The query's tokens after n applications to hₙ, for n = first..last: `[steps, batch, 3, embedding]`."""
     seen = look(params, "decoder", layer_norm(params, "decoder.memory", states), model.heads)
-    steps, keys = len(states), states.shape[-2] + TOKENS
-    kept = None if bits is None else jax.vmap(partial(unpack, bits, keys))(jnp.arange(1, steps + 1))
-    x, done = jnp.broadcast_to(tokens, (steps, *tokens.shape)), []
-    for k in range(1, steps + 1):
+    (first, last), keys = steps, states.shape[-2] + TOKENS
+    kept = None if bits is None else jax.vmap(partial(unpack, bits, keys))(jnp.arange(first, last + 1))
+    x, done = jnp.broadcast_to(tokens, (len(states), *tokens.shape)), []
+    for k in range(1, last + 1):
         x = block(params, "decoder", x + signal(params, "decoder", k), seen, model.heads, kept, dropped_share(model))
+        if k < first:
+            continue
         done.append(x[0])
         # From the rest of before, not from the whole: XLA sums the gradients of slices of one array wrongly.
         x, seen, kept = x[1:], Seen(seen.keys[1:], seen.values[1:]), None if kept is None else kept[1:]
     return jnp.stack(done)
+
+
+def have_enough(z: jax.Array, rule: LeavingRule) -> jax.Array:
+    """Whether logits `[n, batch]` of the first steps are enough after each of them, `[n, batch]`."""
+    numbers = jnp.arange(1, len(z) + 1, dtype=jnp.int32)[:, None]
+    return rule.enough(jnp.cumsum(rule.add(jax.lax.stop_gradient(z)), 0)) & (numbers >= rule.min_steps)
 
 
 def lengths_of(z: jax.Array, rule: LeavingRule | None) -> jax.Array:
@@ -164,21 +186,38 @@ def lengths_of(z: jax.Array, rule: LeavingRule | None) -> jax.Array:
     if rule is None:
         return jnp.full(z.shape[1:], steps, jnp.int32)
     numbers = jnp.arange(1, steps + 1, dtype=jnp.int32)[:, None]
-    enough = rule.enough(jnp.cumsum(rule.add(jax.lax.stop_gradient(z)), 0)) & (numbers >= rule.min_steps)
-    return jnp.where(enough, numbers, steps).min(0)
+    return jnp.where(have_enough(z, rule), numbers, steps).min(0)
 
 
 def pairs_unroll(
     model: PairTransformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: LeavingRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ."""
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ.
+
+    With a rule the steps are run stage by stage; those of stages that nobody needs are 0.
+    """
     check_inputs(model, inputs, max_steps)
     h, tokens = begin(params, inputs["images"], inputs["rows"], inputs["query"])
-    states = encode_all(model, params, h, max_steps, inputs.get("dropout.encoder"))
-    tokens = decode_all(model, params, states, tokens, inputs.get("dropout.decoder"))
-    y_hat, z = pairs_readout(params, tokens)
+
+    def run(h, earlier, steps):
+        states, earlier = encode_stage(model, params, h, earlier, steps, inputs.get("dropout.encoder"))
+        decoded = decode_stage(model, params, states, tokens, steps, inputs.get("dropout.decoder"))
+        return (states[-1], earlier), (*pairs_readout(params, decoded), decoded)
+
+    carry, parts, first = (h, None), [], 1
+    for last in (max_steps,) if rule is None else stage_ends(max_steps):
+        stage = partial(run, steps=(first, last))
+        if rule is None or first == 1:
+            carry, part = stage(*carry)
+        else:
+            going_on = ~have_enough(jnp.concatenate([z for _, z, _ in parts]), rule).any(0).all()
+            nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(stage, *carry)[1])
+            carry, part = jax.lax.cond(going_on, stage, lambda *carry, zeros=nothing: (carry, zeros), *carry)
+        parts.append(part)
+        first = last + 1
+    y_hat, z, decoded = (jnp.concatenate(part) for part in zip(*parts, strict=True))
     lengths = lengths_of(z, rule)
-    state = jnp.take_along_axis(jax.lax.stop_gradient(tokens), lengths[None, :, None, None] - 1, 0)[0]
+    state = jnp.take_along_axis(jax.lax.stop_gradient(decoded), lengths[None, :, None, None] - 1, 0)[0]
     return y_hat, z, state, lengths
 
 

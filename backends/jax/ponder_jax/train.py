@@ -18,6 +18,7 @@ from ponder_jax.pondering import pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref.interface import Batch, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
+from ponder_ref.pairs import stage_ends
 from ponder_ref.settings import AnyModel, Method, Optimiser, PairTransformer
 from ponder_ref.training import flatten_state, learning_rates, split_state
 
@@ -53,12 +54,14 @@ def measure(model: AnyModel, out: Pondered, targets, weights) -> dict[str, jax.A
     else:
         accuracy = (jnp.exp(out.log_p) * is_correct(model.output, out.y_hat, targets)).sum(0)
         steps = expected_steps(out.log_p)
-    # That of pairs runs all steps, whoever leaves early.
-    run = jnp.full_like(out.lengths, len(out.y_hat)) if isinstance(model, PairTransformer) else out.lengths
+    run = out.lengths.max()
+    if isinstance(model, PairTransformer):  # whose steps are run stage by stage
+        ends = jnp.array(stage_ends(len(out.y_hat)), run.dtype)
+        run = ends[jnp.searchsorted(ends, run)]
     return {
         "accuracy": weighted_mean(accuracy, weights),
         "expected_steps": weighted_mean(steps, weights),
-        "steps_run": run.max(),
+        "steps_run": run,
     }
 
 

@@ -1,7 +1,8 @@
 """The Transformer of paired associative inference (spec M10; paper app. D) at the speed of its products.
 
 Every image is embedded once. The states of all steps are encoded first; the decoder then works on all of them
-together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k.
+together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k. Where
+examples may leave early, this is done for a few steps at a time, and no more once all examples have left.
 """
 
 import math
@@ -13,7 +14,7 @@ import torch
 from ponder_ref.buckets import dropped_share
 from ponder_ref.interface import LeavingRule
 from ponder_ref.pair_inputs import check_inputs
-from ponder_ref.pairs import TOKENS, count_layers
+from ponder_ref.pairs import TOKENS, count_layers, stage_ends
 from ponder_ref.settings import PairTransformer
 from ponder_torch.transformer import layer_norm, unpack
 
@@ -124,34 +125,52 @@ def advance(
     return block(params, "encoder", h + added, seen, heads, kept, dropped)
 
 
-def encode_all(
-    model: PairTransformer, params: Params, h: torch.Tensor, steps: int, bits: torch.Tensor | None
-) -> torch.Tensor:
-    """h₁ to h_N, `[N, batch, M, embedding]`."""
-    xl, count, earlier, states = model.memory == "xl", h.shape[-2], None, []
-    for n in range(1, steps + 1):
+def encode_stage(
+    model: PairTransformer,
+    params: Params,
+    h: torch.Tensor,
+    earlier: torch.Tensor | None,
+    steps: tuple[int, int],
+    bits: torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """hₙ of the steps first..last after `h`, `[steps, batch, M, embedding]`, and the state one step before the last."""
+    xl, count, (first, last), states = model.memory == "xl", h.shape[-2], steps, []
+    for n in range(first, last + 1):
         kept = None if bits is None else unpack(bits, 2 * count if xl else count, n)
         if kept is not None and earlier is None:
             kept = kept[..., -count:]  # nothing is earlier than h₀: the first step has its own keys alone
         new = advance(params, h, n, earlier, model.heads, kept, dropped_share(model))
         h, earlier = new, h.detach() if xl else None
         states.append(new)
-    return torch.stack(states)
+    return torch.stack(states), earlier
 
 
-def decode_all(
-    model: PairTransformer, params: Params, states: torch.Tensor, tokens: torch.Tensor, bits: torch.Tensor | None
+def decode_stage(
+    model: PairTransformer,
+    params: Params,
+    states: torch.Tensor,
+    tokens: torch.Tensor,
+    steps: tuple[int, int],
+    bits: torch.Tensor | None,
 ) -> torch.Tensor:
-    """The query's tokens after n applications to hₙ, for all n: `[N, batch, 3, embedding]`."""
+    """The query's tokens after n applications to hₙ, for n = first..last: `[steps, batch, 3, embedding]`."""
     seen = look(params, "decoder", layer_norm(params, "decoder.memory", states), model.heads)
-    steps, keys = len(states), states.shape[-2] + TOKENS
-    kept = None if bits is None else torch.stack([unpack(bits, keys, n) for n in range(1, steps + 1)])
-    x, done = tokens.expand(steps, *tokens.shape), []
-    for k in range(1, steps + 1):
+    (first, last), keys = steps, states.shape[-2] + TOKENS
+    kept = None if bits is None else torch.stack([unpack(bits, keys, n) for n in range(first, last + 1)])
+    x, done = tokens.expand(len(states), *tokens.shape), []
+    for k in range(1, last + 1):
         x = block(params, "decoder", x + signal(params, "decoder", k), seen, model.heads, kept, dropped_share(model))
+        if k < first:
+            continue
         done.append(x[0])
         x, seen, kept = x[1:], Seen(seen.keys[1:], seen.values[1:]), None if kept is None else kept[1:]
     return torch.stack(done)
+
+
+def have_enough(z: torch.Tensor, rule: LeavingRule) -> torch.Tensor:
+    """Whether logits `[n, batch]` of the first steps are enough after each of them, `[n, batch]`."""
+    numbers = torch.arange(1, len(z) + 1, device=z.device)[:, None]
+    return rule.enough(torch.cumsum(rule.add(z.detach()), 0)) & (numbers >= rule.min_steps)
 
 
 def lengths_of(z: torch.Tensor, rule: LeavingRule | None) -> torch.Tensor:
@@ -160,8 +179,7 @@ def lengths_of(z: torch.Tensor, rule: LeavingRule | None) -> torch.Tensor:
     if rule is None:
         return torch.full(z.shape[1:], steps, dtype=torch.int64, device=z.device)
     numbers = torch.arange(1, steps + 1, device=z.device)[:, None]
-    enough = rule.enough(torch.cumsum(rule.add(z.detach()), 0)) & (numbers >= rule.min_steps)
-    return torch.where(enough, numbers, steps).amin(0)
+    return torch.where(have_enough(z, rule), numbers, steps).amin(0)
 
 
 def pairs_unroll(
@@ -171,14 +189,23 @@ def pairs_unroll(
     max_steps: int,
     rule: LeavingRule | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ."""
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ.
+
+    N is the number of steps that were run: with a rule they are run stage by stage, until nobody needs the next one.
+    """
     check_inputs(model, inputs, max_steps)
     h, tokens = begin(params, inputs["images"], inputs["rows"], inputs["query"])
-    states = encode_all(model, params, h, max_steps, inputs.get("dropout.encoder"))
-    tokens = decode_all(model, params, states, tokens, inputs.get("dropout.decoder"))
-    y_hat, z = pairs_readout(params, tokens)
+    earlier, parts, first = None, [], 1
+    for last in (max_steps,) if rule is None else stage_ends(max_steps):
+        states, earlier = encode_stage(model, params, h, earlier, (first, last), inputs.get("dropout.encoder"))
+        decoded = decode_stage(model, params, states, tokens, (first, last), inputs.get("dropout.decoder"))
+        parts.append((*pairs_readout(params, decoded), decoded))
+        if rule is not None and bool(have_enough(torch.cat([z for _, z, _ in parts]), rule).any(0).all()):
+            break
+        h, first = states[-1], last + 1
+    y_hat, z, decoded = (torch.cat(part) for part in zip(*parts, strict=True))
     lengths = lengths_of(z, rule)
-    state = tokens.detach()[lengths - 1, torch.arange(len(lengths), device=z.device)]
+    state = decoded.detach()[lengths - 1, torch.arange(len(lengths), device=z.device)]
     return y_hat, z, state, lengths
 
 

@@ -60,12 +60,13 @@ def measure(model: AnyModel, out: Pondered, targets, weights) -> dict[str, torch
     else:
         accuracy = (torch.exp(out.log_p) * is_correct(model.output, out.y_hat, targets)).sum(0)
         steps = expected_steps(out.log_p)
-    # That of pairs runs all steps, whoever leaves early.
-    run = torch.full_like(out.lengths, len(out.y_hat)) if isinstance(model, PairTransformer) else out.lengths
+    run = out.lengths.max()
+    if isinstance(model, PairTransformer):  # whose steps are run stage by stage
+        run = torch.full_like(run, len(out.y_hat))
     return {
         "accuracy": weighted_mean(accuracy, weights),
         "expected_steps": weighted_mean(steps, weights),
-        "steps_run": run.max(),
+        "steps_run": run,
     }
 
 
