@@ -47,13 +47,15 @@ def initial_parameters(
     input_connections: int | None = None,
     recurrent_scale: float = 1.0,
     bias_scale: float = 0.0,
+    tied_output: bool = False,
 ) -> dict[str, np.ndarray]:
     """Parameters by canonical name, float64.
 
     Weights are normal with standard deviation 1/√in, biases 0, scales of a norm 1; the tables of the Transformers have
     deviations of their own, and the blocks of M10 look up by likeness. For the RNN `input_scale` replaces the deviation
     of the input weights, of which all but `input_connections` a unit are 0; `recurrent_scale` multiplies the deviation
-    of the recurrent weights, and `bias_scale` is that of the units' biases.
+    of the recurrent weights, and `bias_scale` is that of the units' biases. For M10 with `tied_output`, where number j
+    of an image is a score of class j, the answer begins as the scores of the image pointed at.
     """
     if input_scale is not None:
         checks.check_number("input_scale", input_scale, "(0, inf)")
@@ -85,4 +87,10 @@ def initial_parameters(
             params[f"{name}.o"] = np.ascontiguousarray(params[f"{name}.v"].T) * back
         if model.doubt == "on":
             params["halt.doubt"] -= 1
+        if tied_output:
+            if model.outputs != model.width:
+                sizes = f"{model.outputs} outputs and images of {model.width} numbers"
+                raise ValueError(f"tied_output must be False unless there is an output for each number, got {sizes}")
+            scores = params["embed.images"].T / math.sqrt(model.embedding)
+            params["output.w"] = np.concatenate([np.zeros_like(scores), scores])
     return params

@@ -9,7 +9,9 @@ from pai_checks import write_split
 from pai_writer import trials
 from task_helpers import inside, records, refused
 
+from ponder_ref.init import initial_parameters
 from ponder_ref.pair_inputs import check_inputs
+from ponder_ref.pairs import pairs_readout
 from tasks.config import from_json, make, to_json
 from tasks.errors import Refused
 from tasks.pai.__main__ import main
@@ -95,12 +97,42 @@ def test_configs_survive_json():
         ({"data_dir": "x", "embeddings": "a.npy", "labels": "b.npy"}, "two sources"),
         ({"attention": 7}, "--attention must"),
         ({"embeddings": "a.npy", "labels": "b.npy"}, "cannot read a.npy"),
+        ({"tied_output": "on"}, "--tied-output on goes with --target class"),
+        ({"beta": 0.0, "beta_end": 0.1}, "--beta must"),
     ],
     ids=str,
 )
 def test_wrong_settings_are_refused(settings: dict, words: str):
     with pytest.raises(Refused, match=words):
         task(**settings)
+
+
+def test_the_answer_begins_with_the_scores_of_the_image_pointed_at():
+    """Of a token like one image alone, the class of its largest score is among the likeliest of a thousand."""
+    params = task(target="class", tied_output="on", embedding=64, attention=64).initial_parameters()
+    assert not params["output.w"][:64].any()
+    scores = np.random.default_rng(0).normal(size=(50, 1000))
+    best = np.arange(50)
+    scores[np.arange(50), best] = 20.0
+    tokens = np.repeat((scores @ params["embed.images"])[:, None], 3, 1)
+    y_hat, _ = pairs_readout({**params, "embed.sides": np.zeros((2, 64))}, tokens)
+    better = (y_hat > y_hat[np.arange(50), best][:, None]).sum(1)
+    assert np.median(better) < 10
+    free = task(target="class", embedding=64, attention=64).initial_parameters()
+    assert all(np.array_equal(free[name], x) for name, x in params.items() if name != "output.w")
+    with pytest.raises(ValueError, match="tied_output"):
+        initial_parameters(task().model(), 0, tied_output=True)
+
+
+def test_what_is_sure_halts_at_the_start():
+    """With doubt, λ = 1/(1 + doubt) before the first update, whatever the tokens are."""
+    params = task(doubt="on").initial_parameters()
+    assert "halt.doubt" not in task().initial_parameters()
+    tokens = np.random.default_rng(0).normal(size=(20, 3, 256)) * 3
+    y_hat, z = pairs_readout(params, tokens)
+    doubt = 1 / (1 + np.exp(np.abs(y_hat[:, 1] - y_hat[:, 0])))
+    np.testing.assert_allclose(1 / (1 + np.exp(-z)), 1 / (1 + doubt), rtol=1e-12)
+    assert doubt.max() > 2 * doubt.min()
 
 
 def own_files(folder: Path, width: int) -> list:
@@ -129,6 +161,8 @@ def test_a_run_is_evaluated_where_its_own_images_have_been_moved(tmp_path: Path)
     assert again.stdout == first.stdout
     wider = own_files(tmp_path / "wider", 6)
     assert "does not fit the run's model" in refused(inside(*JUDGE, *wider, cwd=tmp_path, main=main))
+    tied = [*START[:-6], "--out", "tied", "--target", "class", "--tied-output", "on", *moved]
+    assert "got 16 classes and images of 5 numbers" in refused(inside(*tied, cwd=tmp_path, main=main))
     both = [*moved, "--data-dir", tmp_path]
     assert "two sources of images" in refused(inside(*JUDGE, *both, cwd=tmp_path, main=main))
 

@@ -59,6 +59,12 @@ class PaiConfig(TrainingConfig):
     doubt: str = option(
         "off", Choice(("off", "on")), "on: the halting unit also sees how sure the prediction is", group=MODEL
     )
+    tied_output: str = option(
+        "off",
+        Choice(("off", "on")),
+        "on, with --target class: number j of an image is a score of class j, with which the answer begins",
+        group=MODEL,
+    )
     decay: str = option(
         "constant",
         Choice(("constant", "linear", "cosine", "polynomial")),
@@ -87,6 +93,8 @@ class PaiConfig(TrainingConfig):
             raise Refused("--data-dir and --embeddings are two sources of images, got both")
         if self.data_dir is not None and self.target != "side":
             raise Refused(f"--target must be side with --data-dir: the files have no classes, got {self.target!r}")
+        if self.tied_output == "on" and self.target != "class":
+            raise Refused(f"--tied-output on goes with --target class: it is about classes, got {self.target!r}")
         try:
             self.model_settings()
         except ValueError as error:

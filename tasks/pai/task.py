@@ -12,6 +12,7 @@ from ponder_ref.interface import Batch
 from ponder_ref.pair_inputs import with_masks
 from ponder_ref.settings import PairTransformer
 from tasks.batches import EVAL_BATCH, EvalBatch
+from tasks.errors import Refused
 from tasks.pai import difficulty
 from tasks.pai.data import Data
 from tasks.pai.images import Images
@@ -65,6 +66,9 @@ class Pai:
         own = c.embeddings is not None and c.labels is not None
         source = Own(Path(str(c.embeddings)), Path(str(c.labels))) if own else Images(c.seed)
         self.data, self.width = Data(source, c.seed, c.batch_size, c.length, c.target), source.width
+        if c.tied_output == "on" and self.data.outputs != self.width:
+            sizes = f"{self.data.outputs} classes and images of {self.width} numbers"
+            raise Refused(f"--tied-output needs a class for each number of an image, got {sizes}")
 
     def check(self) -> str | None:
         """Opens what a training will read, so that what cannot be read is refused before it begins.
@@ -85,7 +89,7 @@ class Pai:
         return self.config.model_settings(width=self.width, outputs=self.data.outputs)
 
     def initial_parameters(self) -> dict[str, np.ndarray]:
-        return initial_parameters(self.model(), self.config.seed)
+        return initial_parameters(self.model(), self.config.seed, tied_output=self.config.tied_output == "on")
 
     def splits(self, stage: str) -> tuple[str, ...]:
         """What is evaluated; the test of a run has the paper's number of items and the controls beside it."""
