@@ -85,8 +85,6 @@ def initial_parameters(
             params[f"{name}.k"] = params[f"{name}.q"].copy()
             back = SHARE * model.embedding / model.attention
             params[f"{name}.o"] = np.ascontiguousarray(params[f"{name}.v"].T) * back
-        if model.doubt == "on":
-            params["halt.doubt"] -= 1
         if tied_output:
             if model.outputs != model.width:
                 sizes = f"{model.outputs} outputs and images of {model.width} numbers"

@@ -36,7 +36,7 @@ def pairs_shapes(model: PairTransformer) -> dict[str, tuple[int, ...]]:
             shapes[f"{name}.hidden{layer}.w"] = (d if layer == 1 else width, width)
             shapes[f"{name}.hidden{layer}.b"] = (width,)
         shapes |= {f"{name}.out.w": (width, d), f"{name}.out.b": (d,)}
-    shapes |= {
+    return shapes | {
         "final.scale": (d,),
         "final.bias": (d,),
         "output.w": (2 * d, model.outputs),
@@ -44,7 +44,6 @@ def pairs_shapes(model: PairTransformer) -> dict[str, tuple[int, ...]]:
         "halt.w": (2 * d, 1),
         "halt.b": (1,),
     }
-    return shapes | {"halt.doubt": (1,)} if model.doubt == "on" else shapes
 
 
 def pairs_matrices(model: PairTransformer) -> tuple[str, ...]:
@@ -161,29 +160,11 @@ def pairs_decode(params, h, tokens, step, *, heads, kept=None, dropout=0.0) -> n
 def pairs_readout(params, tokens) -> tuple[np.ndarray, np.ndarray]:
     """Prediction `[..., outputs]` and halting logit `[...]` of the query's tokens `[..., 3, embedding]` (M10).
 
-    The cue points at left or right, as much as it is like them, and is read beside what it points at. Where there is a
-    parameter halt.doubt, the logit also sees how sure the prediction is.
+    The cue points at left or right, as much as it is like them, and is read beside what it points at.
     """
     u = layer_norm(params, "final", tokens)
     cue, sides = u[..., 0, :], u[..., 1:, :]
     weights = softmax((sides * cue[..., None, :]).sum(-1) / np.sqrt(cue.shape[-1]))
     pointed = (weights[..., None] * (sides + params["embed.sides"])).sum(-2)
     both = np.concatenate([cue, pointed], axis=-1)
-    y_hat, z = both @ params["output.w"] + params["output.b"], (both @ params["halt.w"] + params["halt.b"])[..., 0]
-    return y_hat, z + log_doubt(y_hat) * params["halt.doubt"] if "halt.doubt" in params else z
-
-
-def log_doubt(y_hat) -> np.ndarray:
-    """log(1 − max softmax(ŷ)) `[...]` of logits `[..., classes]`: how likely the largest class is wrong.
-
-    >>> np.exp(log_doubt(np.log([0.7, 0.2, 0.1]))).round(9)
-    np.float64(0.3)
-    """
-    largest = np.arange(y_hat.shape[-1]) == np.real(y_hat).argmax(-1)[..., None]
-    return logsumexp(np.where(largest, -np.inf, y_hat)) - logsumexp(y_hat)
-
-
-def logsumexp(x) -> np.ndarray:
-    """log Σ exp x over the last axis."""
-    top = np.real(x).max(-1, keepdims=True)
-    return (top + np.log(np.exp(x - top).sum(-1, keepdims=True)))[..., 0]
+    return both @ params["output.w"] + params["output.b"], (both @ params["halt.w"] + params["halt.b"])[..., 0]

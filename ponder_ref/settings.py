@@ -71,7 +71,7 @@ class PairTransformer:
 
     Images have `width` numbers. `attention` is the width of all heads together, `transition` that of each of the
     `layers` hidden layers, `steps` the number of step signals. With memory "xl" the encoder also sees the states of
-    the step before. With doubt "on" the halting unit also sees how sure the prediction is.
+    the step before.
     """
 
     kind: str = "pairs"
@@ -85,14 +85,12 @@ class PairTransformer:
     steps: int = 10
     dropout: float = 0.1
     memory: str = "none"
-    doubt: str = "off"
     output: str = "classes"
 
     def __post_init__(self):
         check_choice("kind", self.kind, ("pairs",))
         check_choice("output", self.output, ("classes",))
         check_choice("memory", self.memory, ("none", "xl"))
-        check_choice("doubt", self.doubt, ("off", "on"))
         for name in ("width", "embedding", "attention", "heads", "transition", "layers", "steps"):
             checks.check_count(name, getattr(self, name), 1)
         checks.check_count("outputs", self.outputs, 2)

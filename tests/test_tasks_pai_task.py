@@ -124,17 +124,6 @@ def test_the_answer_begins_with_the_scores_of_the_image_pointed_at():
         initial_parameters(task().model(), 0, tied_output=True)
 
 
-def test_what_is_sure_halts_at_the_start():
-    """With doubt, λ = 1/(1 + doubt) before the first update, whatever the tokens are."""
-    params = task(doubt="on").initial_parameters()
-    assert "halt.doubt" not in task().initial_parameters()
-    tokens = np.random.default_rng(0).normal(size=(20, 3, 256)) * 3
-    y_hat, z = pairs_readout(params, tokens)
-    doubt = 1 / (1 + np.exp(np.abs(y_hat[:, 1] - y_hat[:, 0])))
-    np.testing.assert_allclose(1 / (1 + np.exp(-z)), 1 / (1 + doubt), rtol=1e-12)
-    assert doubt.max() > 2 * doubt.min()
-
-
 def own_files(folder: Path, width: int) -> list:
     """Flags with files of 16 classes of 60 images each."""
     folder.mkdir()

@@ -14,12 +14,12 @@ from ponder_ref.pair_inputs import with_masks
 from ponder_ref.settings import Method, Optimiser, PairTransformer
 
 SIZES: dict[str, Any] = {"width": 12, "embedding": 8, "attention": 12, "transition": 6, "heads": 2, "steps": 2}
-MODEL = PairTransformer(**SIZES, layers=1, dropout=0.2, doubt="on")
+MODEL = PairTransformer(**SIZES, layers=1, dropout=0.2)
 XL = PairTransformer(**SIZES, layers=2, dropout=0.2, memory="xl")
 MAX_STEPS, CHUNK, EXAMPLES, IMAGES, ROWS = 5, 10, 6, 7, 4
 # One way with everything in it: each way is a program of its own, which JAX compiles for many seconds.
 SETTINGS: dict[str, Any] = {"epsilon": 0.4, "remainder": "normalize"}
-TRAINED = PairTransformer(**SIZES, layers=1, dropout=0.2, memory="xl", doubt="on")
+TRAINED = PairTransformer(**SIZES, layers=1, dropout=0.2, memory="xl")
 
 
 def make_inputs(index: int) -> dict[str, np.ndarray]:

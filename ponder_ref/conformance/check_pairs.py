@@ -16,12 +16,11 @@ HEADS, IMAGES, ROWS, WIDTH = 2, 5, 4, 6
 Batch = dict[str, np.ndarray]
 
 
-def _weights(trial: Trial, layers: int, doubt: bool) -> Batch:
+def _weights(trial: Trial, layers: int) -> Batch:
     """Initial parameters moved a little, so that keys are not queries, no bias is 0 and no scale 1."""
     rng = trial.rng()
     sizes: dict[str, Any] = {"width": WIDTH, "outputs": 3, "embedding": 4, "attention": 6, "transition": 3, "steps": 2}
-    model = PairTransformer(**sizes, heads=HEADS, layers=layers, doubt="on" if doubt else "off")
-    params = initial_parameters(model, 3)
+    params = initial_parameters(PairTransformer(**sizes, heads=HEADS, layers=layers), 3)
     return {name: round_to(trial.dtype, x + 0.2 * rng.normal(size=x.shape)) for name, x in params.items()}
 
 
@@ -51,11 +50,11 @@ def _run(backend: Any, params: Any, given: Any, steps: int, xl: bool) -> tuple[A
 
 @check("M10", "module", *FUNCTIONS, level="module")
 def pair_transformer(trial: Trial) -> None:
-    """Values after one step and after more than the step signals, with and without dropout, earlier states, doubt."""
+    """Values after one step and after more than the step signals, with and without dropout and earlier states."""
     rng = trial.rng()
     cases = ((2, (3,), 1, False, False), (1, (2, 2), 3, True, False), (2, (1,), 3, True, True), (1, (), 2, False, True))
-    for case, (layers, batch, steps, masked, xl) in enumerate(cases):
-        params, given = _weights(trial, layers, doubt=case % 2 == 1), _inputs(trial, rng, batch, masked)
+    for layers, batch, steps, masked, xl in cases:
+        params, given = _weights(trial, layers), _inputs(trial, rng, batch, masked)
         got = _run(trial.subject.backend, on_backend(trial, params), on_backend(trial, given), steps, xl)
         want = _run(ponder_ref, params, given, steps, xl)
         for name, value, right in zip(("h", "tokens", "y_hat", "halt_logit"), got, want, strict=True):
@@ -67,7 +66,7 @@ def pair_transformer(trial: Trial) -> None:
 def pair_transformer_slopes(trial: Trial) -> None:
     """Slopes by every parameter of answer and logit; earlier states have none, nor has a slot that nobody names."""
     rng = trial.rng()
-    params, given = _weights(trial, 1, doubt=True), _inputs(trial, rng, (2,), True)
+    params, given = _weights(trial, 1), _inputs(trial, rng, (2,), True)
     given["images"] = np.concatenate([given["images"], np.full((2, 1, WIDTH), np.nan)], 1)
 
     def objective(backend: Any, given: Any, xl: bool):

@@ -11,7 +11,7 @@ from tasks.pai.data import TARGETS
 
 DATA, MODEL = "data", "Transformer"
 CONTROLS = ("no-memory", "shuffled-memory")
-SIZES = ("embedding", "attention", "heads", "transition", "layers", "dropout", "memory", "doubt")
+SIZES = ("embedding", "attention", "heads", "transition", "layers", "dropout", "memory")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,6 @@ class PaiConfig(TrainingConfig):
     )
     memory: str = option(
         "none", Choice(("none", "xl")), "xl: the encoder also sees the states of the step before", group=MODEL
-    )
-    doubt: str = option(
-        "off", Choice(("off", "on")), "on: the halting unit also sees how sure the prediction is", group=MODEL
     )
     tied_output: str = option(
         "off",

@@ -266,8 +266,7 @@ def pairs_decode(
 def pairs_readout(params: Params, tokens: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Prediction `[..., outputs]` and halting logit `[...]` of the query's tokens `[..., 3, embedding]` (M10).
 
-    The cue points at left or right, as much as it is like them, and is read beside what it points at. Where there is a
-    parameter halt.doubt, the logit also sees how sure the prediction is.
+    The cue points at left or right, as much as it is like them, and is read beside what it points at.
     """
     u = layer_norm(params, "final", tokens)
     cue, sides = u[..., 0, :], u[..., 1:, :]
@@ -275,12 +274,4 @@ def pairs_readout(params: Params, tokens: jax.Array) -> tuple[jax.Array, jax.Arr
     pointed = (weights[..., None] * (sides + params["embed.sides"])).sum(-2)
     matrix = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
     both = jnp.concatenate([cue, pointed], -1) @ matrix + jnp.concatenate([params["output.b"], params["halt.b"]])
-    y_hat, z = both[..., :-1], both[..., -1]
-    return y_hat, z + log_doubt(y_hat) * params["halt.doubt"] if "halt.doubt" in params else z
-
-
-def log_doubt(y_hat: jax.Array) -> jax.Array:
-    """log(1 − max softmax(ŷ)) `[...]` of logits `[..., classes]`: how likely the largest class is wrong."""
-    largest = jnp.arange(y_hat.shape[-1]) == y_hat.argmax(-1, keepdims=True)
-    logsumexp = partial(jax.nn.logsumexp, axis=-1)
-    return logsumexp(jnp.where(largest, -math.inf, y_hat)) - logsumexp(y_hat)
+    return both[..., :-1], both[..., -1]

@@ -253,8 +253,7 @@ def pairs_decode(
 def pairs_readout(params: Params, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Prediction `[..., outputs]` and halting logit `[...]` of the query's tokens `[..., 3, embedding]` (M10).
 
-    The cue points at left or right, as much as it is like them, and is read beside what it points at. Where there is a
-    parameter halt.doubt, the logit also sees how sure the prediction is.
+    The cue points at left or right, as much as it is like them, and is read beside what it points at.
     """
     u = layer_norm(params, "final", tokens)
     cue, sides = u[..., 0, :], u[..., 1:, :]
@@ -262,11 +261,4 @@ def pairs_readout(params: Params, tokens: torch.Tensor) -> tuple[torch.Tensor, t
     pointed = (weights[..., None] * (sides + params["embed.sides"])).sum(-2)
     matrix = torch.cat([params["output.w"], params["halt.w"]], 1)
     both = torch.cat([cue, pointed], -1) @ matrix + torch.cat([params["output.b"], params["halt.b"]])
-    y_hat, z = both[..., :-1], both[..., -1]
-    return y_hat, z + log_doubt(y_hat) * params["halt.doubt"] if "halt.doubt" in params else z
-
-
-def log_doubt(y_hat: torch.Tensor) -> torch.Tensor:
-    """log(1 − max softmax(ŷ)) `[...]` of logits `[..., classes]`: how likely the largest class is wrong."""
-    largest = torch.arange(y_hat.shape[-1], device=y_hat.device) == y_hat.argmax(-1, keepdim=True)
-    return y_hat.masked_fill(largest, -math.inf).logsumexp(-1) - y_hat.logsumexp(-1)
+    return both[..., :-1], both[..., -1]

@@ -37,22 +37,6 @@ def _points_at_the_left(params, tokens):
     return right.pairs_readout(params, tokens[..., [0, 1, 1], :])
 
 
-def _doubts_nothing(params, tokens):
-    return right.pairs_readout({name: x for name, x in params.items() if name != "halt.doubt"}, tokens)
-
-
-def _sure_instead(params, tokens):
-    """The log of the largest class's probability instead of that of all others."""
-    y_hat, z = _doubts_nothing(params, tokens)
-    sure = right.logsumexp(y_hat) - np.real(y_hat).max(-1)
-    return y_hat, z - sure * params["halt.doubt"] if "halt.doubt" in params else z
-
-
-def _detached_doubt(params, tokens):
-    y_hat, z = _doubts_nothing(params, tokens)
-    return y_hat, z + right.log_doubt(detach(y_hat)) * params["halt.doubt"] if "halt.doubt" in params else z
-
-
 def _detached_images(params, images, query):
     return right.pairs_query({**params, "embed.images": detach(params["embed.images"])}, images, query)
 
@@ -73,9 +57,6 @@ MUTANTS = tuple(
         ("earlier-attached", "the states of the step before have a gradient", {"pairs_transition": _earlier_attached}),
         ("pairs-without-order", "the order of a pair is lost", {"pairs_encode": _order_lost}),
         ("cue-points-left", "the right image is not looked at", {"pairs_readout": _points_at_the_left}),
-        ("doubt-unseen", "the halting unit does not see the doubt", {"pairs_readout": _doubts_nothing}),
-        ("doubt-reversed", "the halting unit sees how sure the answer is", {"pairs_readout": _sure_instead}),
-        ("doubt-detached", "the doubt has no gradient", {"pairs_readout": _detached_doubt}),
         ("slots-all-mixed", "slots that nobody names reach the query", {"pairs_query": _product_with_all}),
         ("query-detached", "no gradient from the query into the embedding", {"pairs_query": _detached_images}),
     )
