@@ -104,10 +104,7 @@ AnyModel = Model | Transformer | PairTransformer
 
 @dataclass(frozen=True)
 class Method:
-    """How the model ponders: PonderNet, or one of the baselines (M1 to M4; "ut-act" of M9), and its price.
-
-    With `beta_end` the weight of the KL goes from `beta` to that value in the course of a training.
-    """
+    """How the model ponders: PonderNet, or one of the baselines (M1 to M4; "ut-act" of M9), and its price."""
 
     name: str = "ponder"
     max_steps: int = 20
@@ -118,16 +115,12 @@ class Method:
     beta: float = 0.01
     tau: float = 0.001
     act_epsilon: float = 0.01
-    beta_end: float | None = None
 
     def __post_init__(self):
         min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
         limits = (self.epsilon, self.remainder, self.act_epsilon)
         checks.check_pondering(self.max_steps, self.name, min_steps, *limits, checks.TRAINED_METHODS)
         checks.check_prices(self.lambda_p, self.beta, self.tau)
-        if self.beta_end is not None:
-            checks.check_number("beta_end", self.beta_end, "(0, inf)")
-            checks.check_number("beta", self.beta, "(0, inf)")
 
     def pondering(self) -> dict:
         """The arguments of `ponder`."""

@@ -1,4 +1,4 @@
-"""What every backend's trainer shares, without a framework: rates, weights of the KL, names of a state's arrays."""
+"""What every backend's trainer shares, without a framework: learning rates, names of a state's arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from ponder_ref.models import parameter_shapes
 from ponder_ref.optim import schedule
-from ponder_ref.settings import AnyModel, Method, Optimiser
+from ponder_ref.settings import AnyModel, Optimiser
 
 PARTS = ("params", "m", "v")
 
@@ -35,18 +35,6 @@ def learning_rates(optimiser: Optimiser, first: int, count: int) -> dict[str, np
         )
         for name, top in tops.items()
     }
-
-
-def kl_weights(method: Method, total: int, first: int, count: int) -> np.ndarray:
-    """β `[count]` from update `first` of `total` on, in float64: β·(β_end/β)^((t − 1)/(total − 1)), or β throughout.
-
-    >>> kl_weights(Method(beta=0.04, beta_end=0.01), 3, 1, 3)
-    array([0.04, 0.02, 0.01])
-    """
-    if method.beta_end is None:
-        return np.full(count, method.beta)
-    passed = (np.arange(first, first + count) - 1) / max(total - 1, 1)
-    return method.beta * (method.beta_end / method.beta) ** passed
 
 
 def flatten_state(params: Mapping, m: Mapping, v: Mapping, update: int) -> dict[str, Any]:

@@ -74,7 +74,7 @@ def label_groups(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
     """The runs by the values in which they differ; without any difference the method is the name."""
     names = {name for run in runs for name in run.values}
     # A value that only one method reads does not set runs of other methods apart.
-    only = dict.fromkeys(("lambda_p", "beta", "beta_end", "remainder", "epsilon"), ("ponder",))
+    only = dict.fromkeys(("lambda_p", "beta", "remainder", "epsilon"), ("ponder",))
     only |= dict.fromkeys(("tau", "act_epsilon"), ("act", "ut-act"))
 
     def reads(name: str, method: Any) -> bool:

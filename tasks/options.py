@@ -44,12 +44,6 @@ class TrainingConfig:
         paper="ten values",
     )
     beta: float = option(0.01, Number("[0, 100]"), "ponder: weight of the KL", group=HALTING, paper="0.01")
-    beta_end: float | None = option(
-        None,
-        Number("(0, 100]", off=True),
-        "ponder: weight of the KL at the last update, approached from --beta by equal factors, off is --beta",
-        group=HALTING,
-    )
     tau: float = option(
         0.001, Number("[0, 100]"), "act: price of a step", group=HALTING, paper="0 and 19 values in 2e-4 to 2e-2"
     )
@@ -138,7 +132,6 @@ class TrainingConfig:
             beta=self.beta,
             tau=self.tau,
             act_epsilon=self.act_epsilon,
-            beta_end=self.beta_end,
         )
 
     def optimiser_settings(self) -> Optimiser:

@@ -98,7 +98,6 @@ def test_configs_survive_json():
         ({"attention": 7}, "--attention must"),
         ({"embeddings": "a.npy", "labels": "b.npy"}, "cannot read a.npy"),
         ({"tied_output": "on"}, "--tied-output on goes with --target class"),
-        ({"beta": 0.0, "beta_end": 0.1}, "--beta must"),
     ],
     ids=str,
 )

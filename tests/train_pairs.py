@@ -43,8 +43,7 @@ def make_chunk(first: int, count: int) -> Batch:
 
 
 def make_trainer(train: Any, dtype: str) -> Any:
-    prices = {"beta": 0.05, "beta_end": 0.01, "tau": 0.01}
-    method = Method(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, **prices, **SETTINGS})
+    method = Method(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **SETTINGS})
     rates: dict[str, Any] = {"learning_rate": 1e-2, "matrix_learning_rate": 1e-2, "clip": 1.0}
     return train.Trainer(TRAINED, method, Optimiser(name="muon", **rates), dtype=dtype, threads=1)
 

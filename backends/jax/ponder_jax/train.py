@@ -20,7 +20,7 @@ from ponder_ref.interface import Batch, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
 from ponder_ref.pairs import stage_ends
 from ponder_ref.settings import AnyModel, Method, Optimiser, PairTransformer
-from ponder_ref.training import flatten_state, kl_weights, learning_rates, split_state
+from ponder_ref.training import flatten_state, learning_rates, split_state
 
 
 def limit_threads(threads: int) -> None:
@@ -109,7 +109,6 @@ class Trainer:
         count = len(chunk.targets)
         numbers = np.arange(state.update + 1, state.update + count + 1, dtype=np.int32)
         rates = self._cast(learning_rates(self.optimiser, state.update + 1, count))
-        rates["beta"] = self._cast(kl_weights(self.method, self.optimiser.total, state.update + 1, count))
         data = (self._cast(chunk.inputs), jnp.asarray(chunk.targets), self._cast(chunk.weights))
         (params, m, v), metrics = self._chunk((state.params, state.m, state.v), data, numbers, rates)
         return TrainState(params, m, v, state.update + count), {name: np.asarray(x) for name, x in metrics.items()}
@@ -123,15 +122,14 @@ class Trainer:
         """NumPy arrays to JAX, floats in the dtype of the training."""
         return jax.tree.map(lambda x: jnp.asarray(x, self.dtype if np.issubdtype(x.dtype, np.floating) else None), tree)
 
-    def _loss(self, params, inputs, targets, weights, beta):
+    def _loss(self, params, inputs, targets, weights):
         out = run_model(self.model, params, inputs, **self.method.pondering())
         criterion = binary_cross_entropy if self.model.output == "binary" else cross_entropy
         prior = self.log_prior if self.method.name == "ponder" else None
         prices = {"beta": self.method.beta, "tau": self.method.tau}
         parts = pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
-        loss = parts.loss if self.method.beta_end is None else parts.loss_rec + beta * parts.loss_reg
         measured = measure(self.model, out, targets, weights)
-        return loss, {"loss": loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
+        return parts.loss, {"loss": parts.loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
 
     def _train_chunk(self, carry, data, numbers, rates):
         return jax.lax.scan(lambda carry, batch: self._update(carry, *batch), carry, (data, numbers, rates))
@@ -139,7 +137,7 @@ class Trainer:
     def _update(self, carry, data, number, rates):
         """One update: gradients, clipping, Adam or Muon for each parameter."""
         params, m, v = carry
-        grads, metrics = jax.grad(self._loss, has_aux=True)(params, *data, rates["beta"])
+        grads, metrics = jax.grad(self._loss, has_aux=True)(params, *data)
         if self.optimiser.clip is None:
             metrics["grad_norm"] = global_norm(grads)
         else:

@@ -10,7 +10,7 @@ import torch
 from ponder_ref.interface import AdamState, Batch, MuonState, Pondered
 from ponder_ref.models import check_parameters, matrices, parameter_shapes
 from ponder_ref.settings import AnyModel, Method, Optimiser, PairTransformer
-from ponder_ref.training import flatten_state, kl_weights, learning_rates, split_state
+from ponder_ref.training import flatten_state, learning_rates, split_state
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_output
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy
@@ -111,12 +111,10 @@ class Trainer:
 
     def train_steps(self, state: TrainState, chunk: Batch) -> tuple[TrainState, dict[str, np.ndarray]]:
         """K updates, one for each entry of the chunk's first axis; metrics `[K]` by name."""
-        count = len(chunk.targets)
-        rates = learning_rates(self.optimiser, state.update + 1, count)
-        rates["beta"] = kl_weights(self.method, self.optimiser.total, state.update + 1, count)
+        rates = learning_rates(self.optimiser, state.update + 1, len(chunk.targets))
         data = (self._cast(chunk.inputs), self._cast(chunk.targets), self._cast(chunk.weights))
         packed, history = self._pack(state), []
-        for k in range(count):
+        for k in range(len(chunk.targets)):
             batch = map_tree(lambda x, k=k: x[k], data)
             packed, metrics = self._update(packed, *batch, rates={name: float(rate[k]) for name, rate in rates.items()})
             history.append(metrics)
@@ -140,15 +138,14 @@ class Trainer:
 
         return map_tree(leaf, tree)
 
-    def _loss(self, params, inputs, targets, weights, beta: float):
+    def _loss(self, params, inputs, targets, weights):
         out = run_model(self.model, params, inputs, **self.method.pondering(), memory=self._memory)
         criterion = binary_cross_entropy if self.model.output == "binary" else cross_entropy
         prior = self.log_prior if self.method.name == "ponder" else None
         prices = {"beta": self.method.beta, "tau": self.method.tau}
         parts = pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
-        loss = parts.loss if self.method.beta_end is None else parts.loss_rec + beta * parts.loss_reg
         measured = measure(self.model, out, targets, weights)
-        return loss, {"loss": loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
+        return parts.loss, {"loss": parts.loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
 
     def _pack(self, state: TrainState) -> _Packed:
         vectors = (torch.cat([part[name].flatten() for name in self.by_adam]) for part in state[:3])
@@ -173,7 +170,7 @@ class Trainer:
         """One update: gradients, clipping, Adam or Muon for each parameter."""
         params = self._split(packed.adam.param) | {name: state.param for name, state in packed.muon.items()}
         leaves = {name: param.detach().requires_grad_() for name, param in params.items()}
-        loss, metrics = self._loss(leaves, inputs, targets, weights, rates["beta"])
+        loss, metrics = self._loss(leaves, inputs, targets, weights)
         grads = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
         metrics = {name: value.detach() for name, value in metrics.items()}
         with torch.no_grad():
