@@ -55,7 +55,7 @@ def initial_parameters(
     deviations of their own, and the blocks of M10 look up by likeness. For the RNN `input_scale` replaces the deviation
     of the input weights, of which all but `input_connections` a unit are 0; `recurrent_scale` multiplies the deviation
     of the recurrent weights, and `bias_scale` is that of the units' biases. For M10 with `tied_output`, where number j
-    of an image is a score of class j, the answer begins as the scores of the image pointed at.
+    of an image is a score of class j, the answer begins as what the embedding leaves of these scores.
     """
     if input_scale is not None:
         checks.check_number("input_scale", input_scale, "(0, inf)")
@@ -77,6 +77,10 @@ def initial_parameters(
         params[name] = np.full(shape, 1.0 if name == "embed.mask" or name.endswith(".scale") else 0.0)
         if deviations[name] > 0:
             params[name] += generator(seed, name).standard_normal(shape) * deviations[name]
+    if tied_output and (not isinstance(model, PairTransformer) or model.outputs != model.width):
+        raise ValueError(
+            f"tied_output must be False but for pairs with an output for each number of an image, got {model}"
+        )
     if isinstance(model, Model) and input_connections is not None:
         params["rnn.w_x"] *= connections(seed, model.inputs, model.hidden, input_connections)
     if isinstance(model, PairTransformer):
@@ -86,9 +90,6 @@ def initial_parameters(
             back = SHARE * model.embedding / model.attention
             params[f"{name}.o"] = np.ascontiguousarray(params[f"{name}.v"].T) * back
         if tied_output:
-            if model.outputs != model.width:
-                sizes = f"{model.outputs} outputs and images of {model.width} numbers"
-                raise ValueError(f"tied_output must be False unless there is an output for each number, got {sizes}")
             scores = params["embed.images"].T / math.sqrt(model.embedding)
             params["output.w"] = np.concatenate([np.zeros_like(scores), scores])
     return params

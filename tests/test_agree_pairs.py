@@ -42,5 +42,5 @@ def test_what_was_trained_is_not_what_it_was(trained: tuple[dict, dict]):
 def test_what_is_run_is_counted(trained: tuple[dict, dict]):
     """Steps are run stage by stage, two and then two more, and no stage once all examples have left."""
     one, other = trained
-    assert set(one["metrics.steps_run"]) <= set(stage_ends(MAX_STEPS)) and one["metrics.steps_run"].min() == 2
+    assert {2, 4} <= set(one["metrics.steps_run"]) <= set(stage_ends(MAX_STEPS))
     np.testing.assert_array_equal(one["metrics.steps_run"], other["metrics.steps_run"])

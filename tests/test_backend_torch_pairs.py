@@ -14,8 +14,9 @@ def test_a_batch_is_its_examples_alone(way: str):
     check_against_the_reference(ponder_torch, way)
 
 
-def test_earlier_states_are_seen():
-    check_against_the_reference(ponder_torch, "ponder", XL)
+@pytest.mark.parametrize("way", ["ponder", "epsilon", "act"])
+def test_earlier_states_are_seen(way: str):
+    check_against_the_reference(ponder_torch, way, XL)
 
 
 def test_slots_of_any_integer_dtype_and_slots_that_nobody_names():

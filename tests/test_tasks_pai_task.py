@@ -12,6 +12,7 @@ from task_helpers import inside, records, refused
 from ponder_ref.init import initial_parameters
 from ponder_ref.pair_inputs import check_inputs
 from ponder_ref.pairs import pairs_readout
+from ponder_ref.settings import Model
 from tasks.config import from_json, make, to_json
 from tasks.errors import Refused
 from tasks.pai.__main__ import main
@@ -98,6 +99,7 @@ def test_configs_survive_json():
         ({"attention": 7}, "--attention must"),
         ({"embeddings": "a.npy", "labels": "b.npy"}, "cannot read a.npy"),
         ({"tied_output": "on"}, "--tied-output on goes with --target class"),
+        ({"tied_output": "on", "target": "class", "start": "x"}, "--tied-output on .* --start"),
     ],
     ids=str,
 )
@@ -107,20 +109,23 @@ def test_wrong_settings_are_refused(settings: dict, words: str):
 
 
 def test_the_answer_begins_with_the_scores_of_the_image_pointed_at():
-    """Of a token like one image alone, the class of its largest score is among the likeliest of a thousand."""
-    params = task(target="class", tied_output="on", embedding=64, attention=64).initial_parameters()
+    """Of tokens like one generated image alone, its class is likelier than most of the thousand."""
+    made = task(target="class", tied_output="on", embedding=64, attention=64)
+    params, picks = made.initial_parameters(), np.arange(200)
     assert not params["output.w"][:64].any()
-    scores = np.random.default_rng(0).normal(size=(50, 1000))
-    best = np.arange(50)
-    scores[np.arange(50), best] = 20.0
-    tokens = np.repeat((scores @ params["embed.images"])[:, None], 3, 1)
-    y_hat, _ = pairs_readout({**params, "embed.sides": np.zeros((2, 64))}, tokens)
-    better = (y_hat > y_hat[np.arange(50), best][:, None]).sum(1)
-    assert np.median(better) < 10
+    images, labels = made.data.source.embeddings("train", picks), made.data.source.labels("train", picks)
+
+    def likelier(params: dict) -> float:
+        """How many classes are likelier than the image's own, on average."""
+        y_hat, _ = pairs_readout(params, np.repeat((images @ params["embed.images"])[:, None], 3, 1))
+        return (y_hat > y_hat[picks, labels][:, None]).sum(1).mean()
+
     free = task(target="class", embedding=64, attention=64).initial_parameters()
+    assert likelier(params) < 250 and 400 < likelier(free) < 600
     assert all(np.array_equal(free[name], x) for name, x in params.items() if name != "output.w")
-    with pytest.raises(ValueError, match="tied_output"):
-        initial_parameters(task().model(), 0, tied_output=True)
+    for other in (task().model(), Model(inputs=4)):
+        with pytest.raises(ValueError, match="tied_output"):
+            initial_parameters(other, 0, tied_output=True)
 
 
 def own_files(folder: Path, width: int) -> list:

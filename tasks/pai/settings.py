@@ -92,6 +92,8 @@ class PaiConfig(TrainingConfig):
             raise Refused(f"--target must be side with --data-dir: the files have no classes, got {self.target!r}")
         if self.tied_output == "on" and self.target != "class":
             raise Refused(f"--tied-output on goes with --target class: it is about classes, got {self.target!r}")
+        if self.tied_output == "on" and self.start is not None:
+            raise Refused("--tied-output on is about initial values, and --start has others, got both")
         try:
             self.model_settings()
         except ValueError as error:

@@ -211,7 +211,7 @@ def pairs_unroll(
             carry, part = stage(*carry)
         else:
             going_on = ~have_enough(jnp.concatenate([z for _, z, _ in parts]), rule).any(0).all()
-            nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(stage, *carry)[1])
+            nothing = tuple(jnp.zeros((last + 1 - first, *x.shape[1:]), x.dtype) for x in parts[0])
             carry, part = jax.lax.cond(going_on, stage, lambda *carry, zeros=nothing: (carry, zeros), *carry)
         parts.append(part)
         first = last + 1
