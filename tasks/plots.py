@@ -110,7 +110,7 @@ def name_levels(accuracy: Any, steps: Any, difficulty: str) -> None:
 def draw_levels(records: list[dict[str, Any]], difficulty: str, path: Path) -> Path:
     """Accuracy (top) and steps (bottom) by difficulty at the end of training, one line for each split."""
     figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
-    for one, colour in zip(tests_of(records), COLOURS, strict=False):
+    for one, colour in zip(final(records), COLOURS, strict=False):
         levels = np.array(one["levels"])
         marker = "o" if len(levels) < 40 else None
         accuracy.plot(levels[:, 0], levels[:, 2], color=colour, marker=marker, markersize=3, label=one["split"])
