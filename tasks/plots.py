@@ -130,7 +130,7 @@ def draw_halting(record: dict[str, Any], config: Any, path: Path) -> Path:
         prior = np.exp(geometric_log_prior(config.lambda_p, len(share), dtype="float64"))
         halting.plot(n, prior, color=COLOURS[1], marker="o", markersize=3, label=f"prior, λ_p = {config.lambda_p}")
     halting.set_ylabel("chance of halting")
-    halting.legend()
+    halting.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)  # above: no bar is behind it
     accuracy.plot(n, right, color=COLOURS[0], marker="o", markersize=3)
     chance_line(accuracy)
     accuracy.set_ylim(0, 1.03)
