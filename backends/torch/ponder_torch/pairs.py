@@ -197,11 +197,11 @@ def pairs_unroll(
     h, tokens = begin(params, inputs["images"], inputs["rows"], inputs["query"])
     earlier, parts, first = None, [], 1
     for last in (max_steps,) if rule is None else stage_ends(max_steps):
+        if rule is not None and parts and bool(have_enough(torch.cat([z for _, z, _ in parts]), rule).any(0).all()):
+            break
         states, earlier = encode_stage(model, params, h, earlier, (first, last), inputs.get("dropout.encoder"))
         decoded = decode_stage(model, params, states, tokens, (first, last), inputs.get("dropout.decoder"))
         parts.append((*pairs_readout(params, decoded), decoded))
-        if rule is not None and bool(have_enough(torch.cat([z for _, z, _ in parts]), rule).any(0).all()):
-            break
         h, first = states[-1], last + 1
     y_hat, z, decoded = (torch.cat(part) for part in zip(*parts, strict=True))
     lengths = lengths_of(z, rule)
