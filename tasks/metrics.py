@@ -41,6 +41,8 @@ class Judged:
     steps: np.ndarray  # likewise
     sampled_accuracy: np.ndarray  # mean over the draws
     sampled_steps: np.ndarray
+    median_accuracy: np.ndarray  # at the step by which half of the halting is done
+    median_steps: np.ndarray
     loss_rec: np.ndarray
     loss_reg: np.ndarray
     p: np.ndarray  # chance of answering with step n
@@ -48,18 +50,24 @@ class Judged:
 
 
 def judge_ponder(y_hat, halt_logits, targets, ids, method: Method, output: str, seed: int, draws: int) -> Judged:
-    """PonderNet: Σₙ pₙ·(·) exactly, and with steps drawn by (seed, example id, draw) (spec H7, L1, L2, S4)."""
+    """PonderNet: Σₙ pₙ·(·) exactly, with steps drawn by (seed, example id, draw), and at the median step.
+
+    Spec H7, L1, L2; S4; I2 with q = 1/2, where the mass left after N counts as N's whatever the run's remainder is.
+    """
     correct, losses = judge_answers(y_hat, targets, output)
     z = np.asarray(halt_logits, np.float64)
     log_p = ponder_ref.log_halting(z, remainder=method.remainder)
     prior = ponder_ref.geometric_log_prior(method.lambda_p, len(z), dtype="float64")
     lambdas = sigmoid(z)
     steps = np.stack([ponder_ref.draw_steps(lambdas, seed, ids, draw=draw) for draw in range(draws)])
+    median = ponder_ref.quantile_steps(ponder_ref.log_halting(z), q=0.5)
     return Judged(
         accuracy=ponder_ref.expected_loss(log_p, correct),
         steps=ponder_ref.expected_steps(log_p),
         sampled_accuracy=np.take_along_axis(correct, steps - 1, axis=0).mean(axis=0),
         sampled_steps=steps.mean(axis=0),
+        median_accuracy=np.take_along_axis(correct, median[None] - 1, axis=0)[0],
+        median_steps=median.astype(np.float64),
         loss_rec=ponder_ref.expected_loss(log_p, losses),
         loss_reg=ponder_ref.kl_divergence(log_p, prior),
         p=np.exp(log_p),
@@ -76,7 +84,8 @@ def judge_act(y_hat, halt_logits, targets, method: Method, output: str) -> Judge
     steps = halting.steps.astype(np.float64)
     stops = (np.arange(1, len(y_hat) + 1)[:, None] == halting.steps).astype(np.float64)
     cost = ponder_ref.act_cost(halting.steps, halting.remainder, tau=1.0)
-    return Judged(correct, steps, correct, steps, loss, cost, stops, judge_answers(y_hat, targets, output)[0])
+    answers = (correct, steps) * 3  # expected, sampled and at the median: there is one answer
+    return Judged(*answers, loss, cost, stops, judge_answers(y_hat, targets, output)[0])
 
 
 def judge_fixed(y_hat, targets, output: str) -> Judged:
@@ -86,7 +95,7 @@ def judge_fixed(y_hat, targets, output: str) -> Judged:
     p = np.zeros_like(correct)
     p[-1] = 1
     last, zero = correct[-1], np.zeros(correct.shape[1])
-    return Judged(last, steps, last, steps, losses[-1], zero, p, correct)
+    return Judged(*(last, steps) * 3, losses[-1], zero, p, correct)
 
 
 def price(method: Method) -> float:
@@ -102,7 +111,7 @@ class Tally:
         self.count = 0
         self.squares = 0.0  # of the accuracies, for their standard error
         self.sums: dict[str, Any] = {}
-        self.levels: dict[int, np.ndarray] = {}  # difficulty -> count, accuracy, steps
+        self.levels: dict[int, np.ndarray] = {}  # difficulty -> count, then accuracy and steps, expected and median
         self.level_shares: dict[int, np.ndarray] = {}  # difficulty -> sum of p `[N]`
 
     def judge(self, y_hat, halt_logits, targets, ids) -> Judged:
@@ -121,15 +130,24 @@ class Tally:
         self.count += len(judged.accuracy)
         for level in np.unique(difficulty):
             of = np.asarray(difficulty) == level
-            row = np.array([of.sum(), judged.accuracy[of].sum(), judged.steps[of].sum()])
+            seen = (judged.accuracy, judged.steps, judged.median_accuracy, judged.median_steps)
+            row = np.array([of.sum(), *(values[of].sum() for values in seen)])
             self.levels[int(level)] = self.levels.get(int(level), 0.0) + row
             if self.shares:
                 self.level_shares[int(level)] = self.level_shares.get(int(level), 0.0) + judged.p[:, of].sum(axis=-1)
 
+    def level_rows(self, first: int) -> list[list[float]]:
+        """Rows [difficulty, count, accuracy, steps], the last two from `first` on in the sums."""
+        return [
+            [level, int(row[0]), *(round(total / row[0], 6) for total in row[first : first + 2].tolist())]
+            for level, row in sorted(self.levels.items())
+        ]
+
     def result(self) -> dict[str, Any]:
         """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each.
 
-        With shares, `level_shares` has the rows [difficulty, p₁, p₂, ...] of the mean halting distribution.
+        `median_levels` has the same at the median step. With shares, `level_shares` has the rows [difficulty, p₁, p₂, ...]
+        of the mean halting distribution.
         """
         shares = [
             [level, *(round(float(x), 6) for x in total / self.levels[level][0])]
@@ -144,6 +162,8 @@ class Tally:
             "sampled_accuracy": float(mean["sampled_accuracy"]),
             "expected_steps": float(mean["steps"]),
             "sampled_steps": float(mean["sampled_steps"]),
+            "median_accuracy": float(mean["median_accuracy"]),
+            "median_steps": float(mean["median_steps"]),
             "loss": float(mean["loss_rec"] + price(self.method) * mean["loss_reg"]),
             "loss_rec": float(mean["loss_rec"]),
             "loss_reg": float(mean["loss_reg"]),
@@ -151,10 +171,8 @@ class Tally:
             "draws": self.draws if self.method.name == "ponder" else 0,
             "step_accuracy": [round(float(x), 6) for x in mean["step_correct"]],
             "step_share": [round(float(x), 6) for x in mean["p"]],
-            "levels": [
-                [level, int(n), round(right / n, 6), round(steps / n, 6)]
-                for level, (n, right, steps) in sorted((k, row.tolist()) for k, row in self.levels.items())
-            ],
+            "levels": self.level_rows(1),
+            "median_levels": self.level_rows(3),
             **({"level_shares": shares} if self.shares else {}),
         }
 

@@ -88,6 +88,7 @@ EVAL |= dict.fromkeys(("accuracy", "sampled_accuracy", "expected_steps", "sample
 SESSION: Fields = {"backend": text, "from": count, "to": count, "seconds": seconds}
 OPTIONAL: Fields = dict.fromkeys(("accuracy", "accuracy_error", "loss", "loss_rec", "loss_reg"), number)
 OPTIONAL |= {"forward_passes": count, "step_share": numbers, "step_accuracy": numbers, "level_shares": shares}
+OPTIONAL |= {"median_accuracy": number, "median_steps": number, "median_levels": levels}
 OPTIONAL |= {"cpu_seconds": seconds, "data": text}
 
 

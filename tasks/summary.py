@@ -19,15 +19,18 @@ def table(record: dict[str, Any], difficulty: str) -> list[str]:
 
 
 def of_record(record: dict[str, Any], task: Any) -> list[str]:
-    """An evaluation: exact and sampled accuracy and steps, then the bands."""
+    """An evaluation: accuracy and steps, exact, sampled and at the median step, then the task's own table."""
     coin = (max(record["accuracy"] * (1 - record["accuracy"]), 0.0) / record["examples"]) ** 0.5
     error = record.get("accuracy_error", coin)  # older records lack it; it is at most that of a coin
     lines = [f"{record['split']}: {task.describe(record['split'])}, {record['examples']} examples"]
     if record["draws"]:
+        median = "median_accuracy" in record  # older records lack it
         lines += [
             f"  accuracy {record['accuracy']:.4f} expected (standard error {error:.4f}), "
-            f"{record['sampled_accuracy']:.4f} sampled",
-            f"  steps    {record['expected_steps']:.3f} expected, {record['sampled_steps']:.3f} sampled",
+            f"{record['sampled_accuracy']:.4f} sampled"
+            + (f", {record['median_accuracy']:.4f} at the median step" if median else ""),
+            f"  steps    {record['expected_steps']:.3f} expected, {record['sampled_steps']:.3f} sampled"
+            + (f", {record['median_steps']:.3f} median" if median else ""),
         ]
     else:
         lines += [

@@ -173,10 +173,25 @@ def test_other_tasks_have_a_column_for_every_difficulty(make, unsaved, tmp_path:
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert "Accuracy by non-zeros:" in page and "| run | split | 1 | 2 | 3 |" in page
     beyond = rows_of(page, "ponder", "test: 1-1 non-zeros of 3, shuffled, N = 30")
-    assert beyond[0] == ["2", "40", "10", *["0.6000 ± 0.1414"] * 2, *["9.00 ± 0.00"] * 2]
+    assert beyond[0] == ["2", "40", "10", *["0.6000 ± 0.1414"] * 2, "", *["9.00 ± 0.00"] * 2, ""]
     assert beyond[1] == ["0.600 ± 0.141 (9.0 ± 0.0 steps)", "", ""]
+    assert "at the median |" in page and not rows_of(page, "ponder", "test, at the median")
     wanted = ["1.000 ± 0.000 (2.0 ± 0.0 steps)", "0.600 ± 0.141 (3.0 ± 0.0 steps)", "0.250 (4.0 steps)"]
     assert rows_of(page, "ponder", "test")[1] == wanted
+
+
+def test_the_page_has_the_median_step_where_it_was_noted(make, unsaved, tmp_path: Path):
+    folder = tmp_path / "results" / "made"
+    median = {"median_accuracy": 0.75, "median_steps": 1.5, "median_levels": [[1, 10, 0.75, 1.5]]}
+    for name, draws in (("ponder", 1), ("act", 0)):  # the one has a distribution, the other one answer
+        record = evaluation("test", 40, 240, [[1, 10, 0.5, 2.0]], draws, **median)
+        write_run(folder / f"{name}-0", "parity", ParityConfig(method=name, bits=3), [record])
+    page = page_of(make, tmp_path, "parity")
+    wanted = ["1", "40", "10", "0.5000", "0.5000", "0.7500", "2.00", "2.00", "1.50"]
+    assert rows_of(page, "ponder", "test") == [wanted, ["0.500 (2.0 steps)"]]
+    assert rows_of(page, "ponder", "test, at the median") == [["0.750 (1.5 steps)"]]
+    assert rows_of(page, "act", "test")[0] == ["1", "40", "10", "0.5000", "", "", "2.00", "", ""]
+    assert not rows_of(page, "act", "test, at the median")
 
 
 def rows_of(page: str, run: str, split: str) -> list[list[str]]:

@@ -67,9 +67,13 @@ def test_the_standard_error_that_is_shown_is_that_of_the_expectation():
     record = {"split": "test", **tally.result()}
     assert (record["accuracy"], record["accuracy_error"]) == (0.5, 0.0)
     task = Parity(Parity.Config())
-    assert "0.5000 expected (standard error 0.0000)" in summary.of_record(record, task)[1]
-    del record["accuracy_error"]  # as it was once
-    assert f"standard error {0.5 / B**0.5:.4f}" in summary.of_record(record, task)[1]
+    accuracy, steps = summary.of_record(record, task)[1:3]
+    assert "0.5000 expected (standard error 0.0000)" in accuracy and accuracy.endswith("1.0000 at the median step")
+    assert steps.endswith("1.000 median")
+    for name in ("accuracy_error", "median_accuracy"):  # as it was once
+        del record[name]
+    accuracy, steps = summary.of_record(record, task)[1:3]
+    assert f"standard error {0.5 / B**0.5:.4f}" in accuracy and accuracy.endswith("sampled") and "median" not in steps
 
 
 def test_sampled_metrics_use_the_steps_of_the_standard():
@@ -86,6 +90,29 @@ def test_sampled_metrics_use_the_steps_of_the_standard():
             right.append((y_hat[n - 1, i] > 0) == (targets[i] == 1))
     assert tally.result()["sampled_steps"] == pytest.approx(np.mean(steps), rel=1e-12)
     assert tally.result()["sampled_accuracy"] == pytest.approx(np.mean(right), rel=1e-12)
+
+
+@pytest.mark.parametrize("remainder", ["last", "normalize"])
+def test_median_metrics_are_of_the_first_step_that_half_of_the_mass_has_left_by(remainder: str):
+    """Whatever the remainder: all mass after N is N's, as where `predict` leaves with policy="quantile"."""
+    y_hat, z, targets, ids, difficulty = (np.tile(x, 40) for x in case(6))
+    z = z - np.repeat(np.arange(40) / 8, B)  # of late halting, where "normalize" would have another median
+    tally = Tally(Method(max_steps=N, remainder=remainder), "binary", seed=9)
+    tally.add(y_hat, z, targets, ids, difficulty)
+    steps, right = [], []
+    for i in range(len(targets)):
+        left, n = 1.0, 0
+        while n < N - 1 and left > 0.5:
+            left *= 1 - 1 / (1 + math.exp(-z[n, i]))
+            n += 1
+        n = n if left <= 0.5 else N
+        steps.append(n)
+        right.append((y_hat[n - 1, i] > 0) == (targets[i] == 1))
+    got, of = tally.result(), difficulty == 2
+    assert got["median_steps"] == np.mean(steps) and got["median_accuracy"] == np.mean(right)
+    assert set(steps) == {1, 2, 3, 4} and got["median_steps"] != got["expected_steps"]
+    row = next(row for row in got["median_levels"] if row[0] == 2)
+    assert row[1:] == [of.sum(), *(pytest.approx(np.mean(np.array(x)[of]), abs=1e-6) for x in (right, steps))]
 
 
 def test_many_draws_approach_the_expectation():
@@ -115,8 +142,9 @@ def test_act_metrics_are_of_the_weighted_output():
             output += lam * y_hat[n - 1, i]
         right.append((output > 0) == (targets[i] == 1))
     got = tally.result()
-    assert got["accuracy"] == got["sampled_accuracy"] == pytest.approx(np.mean(right))
-    assert got["expected_steps"] == got["sampled_steps"] == pytest.approx(np.mean(steps))
+    assert got["accuracy"] == got["sampled_accuracy"] == got["median_accuracy"] == pytest.approx(np.mean(right))
+    assert got["expected_steps"] == got["sampled_steps"] == got["median_steps"] == pytest.approx(np.mean(steps))
+    assert got["levels"] == got["median_levels"]
     assert got["loss_reg"] == pytest.approx(np.mean(costs))
     assert got["loss"] == pytest.approx(got["loss_rec"] + 0.1 * np.mean(costs))
     assert got["draws"] == 0

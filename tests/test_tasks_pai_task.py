@@ -52,19 +52,23 @@ def test_a_test_has_600_items_and_controls_without_their_memory():
 
 
 def test_the_table_has_types_and_both_groups():
-    record = {"levels": [[0, 100, 1.0, 2.0], [1, 300, 0.5, 4.0], [2, 400, 0.75, 5.0]]}
-    assert rows_of(record, 3)[3:] == [("direct", 400, 0.625, 3.5), ("indirect", 400, 0.75, 5.0)]
+    record = {"draws": 1, "levels": [[0, 100, 1.0, 2.0], [1, 300, 0.5, 4.0], [2, 400, 0.75, 5.0]]}
+    assert rows_of(record["levels"], 3)[3:] == [("direct", 400, 0.625, 3.5), ("indirect", 400, 0.75, 5.0)]
     table = lines(record, 3)
     assert [line.split()[0] for line in table] == ["query", "A-B", "B-C", "A-C", "direct", "indirect"]
     assert len({len(line) for line in table}) == 1
     # Chances of one half each have no error at all: that of right and wrong answers is a bound.
-    assert "(error at most)" in table[0] and "(2.89)" in table[2]
+    assert "(error at most)" in table[0] and "(2.89)" in table[2] and "median" not in table[0]
+    record["median_levels"] = [[0, 100, 1.0, 1.0], [1, 300, 0.6, 3.0], [2, 400, 0.8, 5.0]]
+    wider = lines(record, 3)
+    assert [line[: len(table[0])] for line in wider] == table and len({len(line) for line in wider}) == 1
+    assert wider[4].split()[-2:] == ["70.00", "2.50"] and wider[5].split()[-2:] == ["80.00", "5.00"]
+    assert lines(record | {"draws": 0}, 3) == table  # there is one answer
 
 
 @pytest.mark.parametrize("number", [-1, 3])
 def test_queries_of_no_type_are_not_reported_as_the_hardest(number: int):
-    record = {"levels": [[0, 100, 1.0, 2.0], [2, 400, 0.75, 5.0], [number, 8, 0.25, 6.0]]}
-    rows = rows_of(record, 3)
+    rows = rows_of([[0, 100, 1.0, 2.0], [2, 400, 0.75, 5.0], [number, 8, 0.25, 6.0]], 3)
     assert rows[2] == ("other", 8, 0.25, 6.0) and [row[0] for row in rows].count("A-C") == 1
     assert rows[3:] == [("direct", 100, 1.0, 2.0), ("indirect", 400, 0.75, 5.0)]
     assert Pai.level_name(number, PaiConfig()) == "other" and Pai.level_name(2, PaiConfig()) == "A-C"

@@ -40,6 +40,8 @@ ODD = [
     ("metrics", EVAL | {"levels": [["1", 9, 0.5, 2.0]]}, "levels must be a list of rows"),
     ("metrics", EVAL | {"levels": {}}, "levels must be a list of rows"),
     ("metrics", EVAL | {"step_share": [0.5, "x"]}, "step_share must be a"),
+    ("metrics", EVAL | {"median_accuracy": "half"}, "median_accuracy must be a number or null"),
+    ("metrics", EVAL | {"median_levels": [[1, 0, 0.5, 2.0]]}, "median_levels must be a list of rows"),
     ("metrics", EVAL | {"level_shares": [[1, 0.5, 0.5], [2, 1.0]]}, "level_shares must be a list of rows"),
     ("evaluations", EVAL, "max_steps is missing"),
     ("sessions", {}, "backend is missing"),

@@ -19,7 +19,8 @@ from tasks import figures
 from tasks.metrics import bands
 from tasks.runs import Run
 
-HEAD = ["run", "split", "seeds", "updates", "examples", "accuracy, expected", "sampled", "steps, expected", "sampled"]
+HEAD = ["run", "split", "seeds", "updates", "examples", "accuracy, expected", "sampled", "at the median"]
+HEAD += ["steps, expected", "sampled", "median"]
 SURE = 0.99
 MOST_LEVELS = 8  # with more of them, difficulties are joined in bands, if they have an order
 Column = tuple[int, str]  # a difficulty, or the least of a band, and what it is called
@@ -35,25 +36,31 @@ def judged(group: list[Run]) -> dict[str, list[dict[str, Any]]]:
     return found | {f"{split}: {data}, N = {steps}": records for (data, split, steps), records in kept(group).items()}
 
 
+def has_median(found: list[dict[str, Any]]) -> bool:
+    """Whether all of these have a distribution over the steps, and its median was noted: older records lack it."""
+    return all(record["draws"] and "median_levels" in record for record in found)
+
+
 def row(label: str, split: str, found: list[dict[str, Any]]) -> list[str]:
     """One row of the table: means over the seeds of the last evaluation of a split."""
-    sampled = all(record["draws"] for record in found)
+    sampled, median = all(record["draws"] for record in found), has_median(found)
     updates = "/".join(map(str, sorted({record["update"] for record in found})))
     return [
         *(label, split, str(len(found)), updates, str(found[0]["examples"])),
         spread([record["accuracy"] for record in found], 4),
         spread([record["sampled_accuracy"] for record in found], 4) if sampled else "",
+        spread([record["median_accuracy"] for record in found], 4) if median else "",
         spread([record["expected_steps"] for record in found], 2),
         spread([record["sampled_steps"] for record in found], 2) if sampled else "",
+        spread([record["median_steps"] for record in found], 2) if median else "",
     ]
 
 
-def levels(record: dict[str, Any], joined: bool, name: Callable[[int], str]) -> dict[Column, tuple[float, float]]:
+def levels(rows: list[list[Any]], joined: bool, name: Callable[[int], str]) -> dict[Column, tuple[float, float]]:
     """(accuracy, steps) by difficulty or by band of them."""
     if joined:
-        rows = bands(record["levels"])
-        return {(int(band.split("-")[0]), band): (accuracy, steps) for band, _, accuracy, steps in rows}
-    return {(level, name(level)): (accuracy, steps) for level, _, accuracy, steps in record["levels"]}
+        return {(int(band.split("-")[0]), band): (accuracy, steps) for band, _, accuracy, steps in bands(rows)}
+    return {(level, name(level)): (accuracy, steps) for level, _, accuracy, steps in rows}
 
 
 def namer(task: Any, group: list[Run]) -> Callable[[int], str]:
@@ -63,10 +70,10 @@ def namer(task: Any, group: list[Run]) -> Callable[[int], str]:
     return lambda level: task.level_name(level, group[0].config)
 
 
-def reach(record: dict[str, Any]) -> str:
+def reach(rows: list[list[Any]]) -> str:
     """The largest difficulty up to which, from the least of the split on, none is below SURE; a dash: not even it."""
     found = "-"
-    for level, _, accuracy, _ in record["levels"]:
+    for level, _, accuracy, _ in rows:
         if accuracy < SURE:
             break
         found = str(level)
@@ -74,18 +81,19 @@ def reach(record: dict[str, Any]) -> str:
 
 
 def by_difficulty(experiment: Experiment) -> list[str]:
-    """Accuracy and steps by difficulty, mean over the seeds; a row for each group of runs and split."""
-    found = {
-        (label, split): records
-        for label, group in experiment.groups.items()
-        for split, records in judged(group).items()
-    }
-    names = {row[0] for records in found.values() for record in records for row in record["levels"]}
+    """Accuracy and steps by difficulty, mean over the seeds; a row for each group of runs, split and way to halt."""
+    found = {}
+    for label, group in experiment.groups.items():
+        for split, records in judged(group).items():
+            found[label, split] = [record["levels"] for record in records]
+            if has_median(records):
+                found[label, f"{split}, at the median"] = [record["median_levels"] for record in records]
+    names = {row[0] for seeds in found.values() for rows in seeds for row in rows}
     joined = len(names) > MOST_LEVELS and getattr(experiment.task, "ORDERED", True)
     rows = {}
-    for (label, split), records in found.items():
+    for (label, split), seeds in found.items():
         name = namer(experiment.task, experiment.groups[label])
-        rows[label, split] = [levels(record, joined, name) for record in records]
+        rows[label, split] = [levels(seed, joined, name) for seed in seeds]
     columns = {column: None for records in rows.values() for record in records for column in record}
     columns = sorted(columns, key=lambda column: column[0])
     lines = []
@@ -96,7 +104,7 @@ def by_difficulty(experiment: Experiment) -> list[str]:
             accuracy, steps = ([pair[i] for pair in pairs] for i in (0, 1))
             cells.append(f"{spread(accuracy, 3)} ({spread(steps, 1)} steps)" if pairs else "")
         if joined:
-            cells.append("/".join(reach(record) for record in found[label, split]))
+            cells.append("/".join(reach(seed) for seed in found[label, split]))
         lines.append([label, split, *cells])
     head = [name for _, name in columns] + ([f"{SURE} up to"] if joined else [])
     return ["", f"Accuracy by {experiment.task.DIFFICULTY}:", "", *table(["run", "split", *head], lines)]

@@ -11,14 +11,13 @@ from tasks.plots import COLOURS, chance_line, column, pyplot, save
 Row = tuple[str, int, float, float]
 
 
-def rows_of(record: dict[str, Any], length: int) -> list[Row]:
+def rows_of(levels: list[list[Any]], length: int) -> list[Row]:
     """(type, queries, accuracy, steps) of each type of query, then of direct and indirect ones together.
 
-    Queries of no type ("other") have a row of their own, and are neither direct nor indirect.
+    `levels` are a record's, or its `median_levels`. Queries of no type ("other") have a row of their own, and are
+    neither direct nor indirect.
     """
-    rows: list[Row] = [
-        (level_name(level, length), n, accuracy, steps) for level, n, accuracy, steps in record["levels"]
-    ]
+    rows: list[Row] = [(level_name(level, length), n, accuracy, steps) for level, n, accuracy, steps in levels]
     for name, direct in (("direct", True), ("indirect", False)):
         names = {kind.name for kind in query_types(length) if (kind.steps == 0) == direct}
         chosen = np.array([row[1:] for row in rows if row[0] in names])
@@ -29,21 +28,25 @@ def rows_of(record: dict[str, Any], length: int) -> list[Row]:
 
 
 def lines(record: dict[str, Any], length: int) -> list[str]:
-    """A row for each type: queries, accuracy, its standard error at most, mean steps.
+    """A row for each type: queries, accuracy, its standard error at most, mean steps; then both at the median step.
 
     √(a(1 − a)/n) is the error of n answers that are right or wrong. An expected accuracy a is a mean of chances between
     0 and 1, which vary less; how much less is not kept.
     """
     table = [f"  {'query':<10} {'number':>7} {'accuracy, %':>12} {'(error at most)':>15} {'steps':>6}"]
-    for name, count, accuracy, steps in rows_of(record, length):
+    for name, count, accuracy, steps in rows_of(record["levels"], length):
         error = (accuracy * (1 - accuracy) / count) ** 0.5
         table.append(f"  {name:<10} {count:>7} {100 * accuracy:>12.2f} {f'({100 * error:.2f})':>15} {steps:>6.2f}")
+    if record["draws"] and "median_levels" in record:  # a distribution, and not an older record
+        table[0] += f" {'at the median, %':>17} {'steps':>6}"
+        for place, (*_, accuracy, steps) in enumerate(rows_of(record["median_levels"], length), start=1):
+            table[place] += f" {100 * accuracy:>17.2f} {steps:>6.2f}"
     return table
 
 
 def draw_types(record: dict[str, Any], length: int, path: Path) -> Path:
     """Accuracy (top) and mean steps (bottom) of each type of query."""
-    names, _, accuracy, steps = zip(*rows_of(record, length), strict=True)
+    names, _, accuracy, steps = zip(*rows_of(record["levels"], length), strict=True)
     figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(5.5, 4.5), sharex=True)
     top.bar(names, [100 * value for value in accuracy], color=COLOURS[0])
     top.set_ylim(0, 103)
