@@ -146,8 +146,8 @@ class Tally:
     def result(self) -> dict[str, Any]:
         """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each.
 
-        `median_levels` has the same at the median step. With shares, `level_shares` has the rows [difficulty, p₁, p₂, ...]
-        of the mean halting distribution.
+        `median_levels` has the same at the median step. With shares, `level_shares` has the rows
+        [difficulty, p₁, p₂, ...] of the mean halting distribution.
         """
         shares = [
             [level, *(round(float(x), 6) for x in total / self.levels[level][0])]
