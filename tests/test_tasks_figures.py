@@ -13,8 +13,12 @@ pytest.importorskip("matplotlib")
 from tasks import figures, plots
 from tasks.config import from_json, to_json
 from tasks.errors import Refused
+from tasks.pai import report as pai_report
+from tasks.pai.settings import PaiConfig
+from tasks.pai.task import Pai
 from tasks.parity import Parity, ParityConfig
 from tasks.progress import Lines, duration, progress
+from tasks.records import line_of
 from tasks.runs import Run
 
 TINY = Path(__file__).resolve().parent / "tiny_runs"
@@ -129,6 +133,28 @@ def test_the_figures_of_a_run_are_drawn(tmp_path: Path):
         assert [path.name for path in drawn] == ["learning.png", "halting.png", "difficulty.png"]
         assert note == ""
         assert all(is_picture(path) for path in drawn)
+
+
+@pytest.mark.parametrize("target", ["side", "class"])
+def test_one_half_is_marked_where_it_is_chance(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of two answers, not of a thousand."""
+    lines = []
+
+    def look(figure, path: Path) -> Path:
+        lines.append([line for axes in figure.axes for line in axes.get_lines() if line.get_linestyle() == ":"])
+        plots.pyplot().close(figure)
+        return path
+
+    for module in (plots, pai_report):
+        monkeypatch.setattr(module, "save", look)
+    levels, shares = [[0, 9, 1.0, 2.0]], {"step_share": [0.5, 0.5], "step_accuracy": [1.0, 1.0]}
+    seen = {"split": "valid", "update": 20, "examples": 9, "draws": 1, "levels": levels, **shares}
+    seen |= dict.fromkeys(("accuracy", "sampled_accuracy", "expected_steps", "sampled_steps"), 1.0)
+    run = Run(tmp_path / "run", "pai", PaiConfig(target=target), "numpy_trainer")
+    run.folder.mkdir()
+    run.metrics.write_text(line_of({"kind": "eval", **seen}), encoding="utf-8")
+    assert plots.draw_run(run, Pai(run.config))[1] == ""
+    assert [len(found) for found in lines] == [int(target == "side")] * 4
 
 
 @pytest.mark.parametrize(

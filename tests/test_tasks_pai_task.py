@@ -77,7 +77,7 @@ def test_queries_of_no_type_are_not_reported_as_the_hardest(number: int):
 def test_figures_have_queries_of_no_type(tmp_path: Path):
     pytest.importorskip("matplotlib")
     seen = [{"split": "valid", "update": update, "levels": [[0, 9, 1.0, 2.0], [3, 1, 0.5, 3.0]]} for update in (0, 20)]
-    drawn = draw(types.SimpleNamespace(figures=tmp_path), seen, 3)
+    drawn = draw(types.SimpleNamespace(figures=tmp_path, config=PaiConfig()), seen)
     assert all(path.is_file() for path in drawn) and len(drawn) == 2
 
 

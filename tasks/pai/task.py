@@ -143,4 +143,4 @@ class Pai:
 
     @classmethod
     def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records, run.config.length)
+        return draw(run, records)
