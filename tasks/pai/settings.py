@@ -122,15 +122,26 @@ SMALL = {
     "chunk": 10,
 }
 EPOCH = 163  # updates that show a million images, as many as there are for training: 128 memories of 48 in each
+DEFAULT: dict[str, Any] = {
+    **SMALL,
+    "warmup": 100,
+    "updates": 2000,
+    "log_every": 50,
+    "eval_every": 250,
+    "eval_examples": 1024,
+    "checkpoint_every": 250,
+}
 PRESETS: dict[str, dict[str, Any]] = {
-    "default": {
-        **SMALL,
-        "warmup": 100,
-        "updates": 2000,
-        "log_every": 50,
-        "eval_every": 250,
-        "eval_examples": 1024,
-        "checkpoint_every": 250,
+    "default": DEFAULT,
+    "class": {  # a thousand answers are learnt slowly: hence more updates, and none of the steps that nobody takes
+        **DEFAULT,
+        "target": "class",
+        "tied_output": "on",
+        "epsilon": 0.001,
+        "updates": 15_000,
+        "eval_every": 1500,
+        "eval_examples": 2048,
+        "checkpoint_every": 1500,
     },
     "smoke": {
         **SMALL,
