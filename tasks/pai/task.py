@@ -42,7 +42,7 @@ class Pai:
     EXAMPLES = (
         "python -m tasks.pai --out runs/pai                                  about 20 minutes of one core",
         "python -m tasks.pai --method repeat --out runs/repeat",
-        "python -m tasks.pai --preset class --out runs/class                 the paper's target, the class of the match",
+        "python -m tasks.pai --preset class --out runs/class                 the paper's target: the match's class",
         "python -m tasks.pai --data-dir DIR --out runs/released              the released files",
         "python -m tasks.pai --embeddings FILE.npy --labels FILE.npy --out runs/own",
         "python -m tasks.pai --evaluate runs/pai --control no-memory",
