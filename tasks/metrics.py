@@ -10,6 +10,7 @@ import numpy as np
 
 import ponder_ref
 from ponder_ref.criteria import binary_cross_entropy, cross_entropy
+from ponder_ref.halting import log_sigmoid
 from ponder_ref.settings import Method
 
 TRAIN_KEYS = ("loss", "loss_rec", "loss_reg", "accuracy", "expected_steps", "steps_run", "grad_norm")
@@ -41,7 +42,7 @@ class Judged:
     steps: np.ndarray  # likewise
     sampled_accuracy: np.ndarray  # mean over the draws
     sampled_steps: np.ndarray
-    median_accuracy: np.ndarray  # at the step by which half of the halting is done
+    median_accuracy: np.ndarray  # at the example's median step
     median_steps: np.ndarray
     loss_rec: np.ndarray
     loss_reg: np.ndarray
@@ -49,10 +50,17 @@ class Judged:
     step_correct: np.ndarray  # whether step n's own answer is right
 
 
+def median_steps(halt_logits: np.ndarray) -> np.ndarray:
+    """The first step by which half of an example's halting is done, else N; integers `[B]` (spec I2, q = 1/2)."""
+    done = -np.expm1(np.cumsum(log_sigmoid(-halt_logits), axis=0)) >= 0.5
+    done[-1] = True  # as in sampling, whatever the run's remainder is
+    return done.argmax(axis=0) + 1
+
+
 def judge_ponder(y_hat, halt_logits, targets, ids, method: Method, output: str, seed: int, draws: int) -> Judged:
     """PonderNet: Σₙ pₙ·(·) exactly, with steps drawn by (seed, example id, draw), and at the median step.
 
-    Spec H7, L1, L2; S4; I2 with q = 1/2, where the mass left after N counts as N's whatever the run's remainder is.
+    Spec H7, L1 and L2; S4; I2.
     """
     correct, losses = judge_answers(y_hat, targets, output)
     z = np.asarray(halt_logits, np.float64)
@@ -60,7 +68,7 @@ def judge_ponder(y_hat, halt_logits, targets, ids, method: Method, output: str, 
     prior = ponder_ref.geometric_log_prior(method.lambda_p, len(z), dtype="float64")
     lambdas = sigmoid(z)
     steps = np.stack([ponder_ref.draw_steps(lambdas, seed, ids, draw=draw) for draw in range(draws)])
-    median = ponder_ref.quantile_steps(ponder_ref.log_halting(z), q=0.5)
+    median = median_steps(z)
     return Judged(
         accuracy=ponder_ref.expected_loss(log_p, correct),
         steps=ponder_ref.expected_steps(log_p),
@@ -75,6 +83,22 @@ def judge_ponder(y_hat, halt_logits, targets, ids, method: Method, output: str, 
     )
 
 
+def one_answer(accuracy, steps, loss_rec, loss_reg, p, step_correct) -> Judged:
+    """Of a method that answers once, whose expected, sampled and median numbers are the same."""
+    return Judged(
+        accuracy=accuracy,
+        steps=steps,
+        sampled_accuracy=accuracy,
+        sampled_steps=steps,
+        median_accuracy=accuracy,
+        median_steps=steps,
+        loss_rec=loss_rec,
+        loss_reg=loss_reg,
+        p=p,
+        step_correct=step_correct,
+    )
+
+
 def judge_act(y_hat, halt_logits, targets, method: Method, output: str) -> Judged:
     """ACT: the weighted output after each example's own number of steps; nothing is drawn (spec A1 to A4)."""
     halting = ponder_ref.act_halting(sigmoid(np.asarray(halt_logits, np.float64)), epsilon=method.act_epsilon)
@@ -84,8 +108,7 @@ def judge_act(y_hat, halt_logits, targets, method: Method, output: str) -> Judge
     steps = halting.steps.astype(np.float64)
     stops = (np.arange(1, len(y_hat) + 1)[:, None] == halting.steps).astype(np.float64)
     cost = ponder_ref.act_cost(halting.steps, halting.remainder, tau=1.0)
-    answers = (correct, steps) * 3  # expected, sampled and at the median: there is one answer
-    return Judged(*answers, loss, cost, stops, judge_answers(y_hat, targets, output)[0])
+    return one_answer(correct, steps, loss, cost, stops, judge_answers(y_hat, targets, output)[0])
 
 
 def judge_fixed(y_hat, targets, output: str) -> Judged:
@@ -95,7 +118,7 @@ def judge_fixed(y_hat, targets, output: str) -> Judged:
     p = np.zeros_like(correct)
     p[-1] = 1
     last, zero = correct[-1], np.zeros(correct.shape[1])
-    return Judged(*(last, steps) * 3, losses[-1], zero, p, correct)
+    return one_answer(last, steps, losses[-1], zero, p, correct)
 
 
 def price(method: Method) -> float:
@@ -136,13 +159,6 @@ class Tally:
             if self.shares:
                 self.level_shares[int(level)] = self.level_shares.get(int(level), 0.0) + judged.p[:, of].sum(axis=-1)
 
-    def level_rows(self, first: int) -> list[list[float]]:
-        """Rows [difficulty, count, accuracy, steps], the last two from `first` on in the sums."""
-        return [
-            [level, int(row[0]), *(round(total / row[0], 6) for total in row[first : first + 2].tolist())]
-            for level, row in sorted(self.levels.items())
-        ]
-
     def result(self) -> dict[str, Any]:
         """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each.
 
@@ -153,6 +169,11 @@ class Tally:
             [level, *(round(float(x), 6) for x in total / self.levels[level][0])]
             for level, total in sorted(self.level_shares.items())
         ]
+
+        def row(level: int, n: float, right: float, steps: float) -> list[float]:
+            return [level, int(n), round(right / n, 6), round(steps / n, 6)]
+
+        rows = sorted((level, sums.tolist()) for level, sums in self.levels.items())
         mean = {name: total / self.count for name, total in self.sums.items()}
         # An example's accuracy is an expectation, and seldom 0 or 1: its variance is below that of a coin.
         variance = max(self.squares / self.count - float(mean["accuracy"]) ** 2, 0.0)
@@ -171,8 +192,8 @@ class Tally:
             "draws": self.draws if self.method.name == "ponder" else 0,
             "step_accuracy": [round(float(x), 6) for x in mean["step_correct"]],
             "step_share": [round(float(x), 6) for x in mean["p"]],
-            "levels": self.level_rows(1),
-            "median_levels": self.level_rows(3),
+            "levels": [row(level, n, *expected) for level, (n, *expected, _, _) in rows],
+            "median_levels": [row(level, n, *median) for level, (n, _, _, *median) in rows],
             **({"level_shares": shares} if self.shares else {}),
         }
 

@@ -219,6 +219,7 @@ class Parity:
     NAME = "parity"
     TITLE = "PonderNet on the parity task: is the number of ones odd?"
     DIFFICULTY = "non-zeros"
+    GUESS = 0.5  # the accuracy of guessing, marked in figures
     SHARES = False  # the halting distribution of every difficulty would be many numbers
     EVALUATION_FLAGS = ("max_steps", "eval_ones")  # those that an evaluation may change
     Config = ParityConfig

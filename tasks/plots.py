@@ -59,12 +59,13 @@ def column(records: list[dict[str, Any]], name: str) -> np.ndarray:
     return np.array([record.get(name) for record in records], np.float64)
 
 
-def chance_line(axes: Any, one_half: float = 0.5) -> None:
-    """Where guessing would be, of two answers; the axis may be in percent."""
-    axes.axhline(one_half, color="grey", linewidth=0.8, linestyle=":")
+def chance_line(axes: Any, guess: float | None = 0.5) -> None:
+    """The accuracy of guessing, where it is the same for all examples."""
+    if guess is not None:
+        axes.axhline(guess, color="grey", linewidth=0.8, linestyle=":")
 
 
-def draw_curves(records: list[dict[str, Any]], method: str, two_answers: bool, path: Path) -> Path:
+def draw_curves(records: list[dict[str, Any]], method: str, guess: float | None, path: Path) -> Path:
     """Loss parts, accuracy and steps over the updates, in training and on each evaluated split."""
     train = [record for record in records if record["kind"] == "train"]
     splits = sorted(
@@ -82,8 +83,7 @@ def draw_curves(records: list[dict[str, Any]], method: str, two_answers: bool, p
     loss.set_ylabel("loss of the answer")
     reg.set_ylabel({"ponder": "KL to the prior", "act": "ponder cost N + R"}.get(method, "no further loss"))
     accuracy.set_ylabel("expected accuracy")
-    if two_answers:
-        chance_line(accuracy)
+    chance_line(accuracy, guess)
     steps.set_ylabel("expected steps")
     steps.set_xlabel("updates")
     loss.legend(ncols=3)
@@ -122,7 +122,7 @@ def draw_levels(records: list[dict[str, Any]], difficulty: str, path: Path) -> P
     return save(figure, path)
 
 
-def draw_halting(record: dict[str, Any], config: Any, two_answers: bool, path: Path) -> Path:
+def draw_halting(record: dict[str, Any], config: Any, guess: float | None, path: Path) -> Path:
     """Mean chance of answering with each step, beside the prior, and the accuracy of each step's own answer."""
     share, right = np.array(record["step_share"]), np.array(record["step_accuracy"])
     n = np.arange(1, len(share) + 1)
@@ -134,8 +134,7 @@ def draw_halting(record: dict[str, Any], config: Any, two_answers: bool, path: P
     halting.set_ylabel("chance of halting")
     halting.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)  # above: no bar is behind it
     accuracy.plot(n, right, color=COLOURS[0], marker="o", markersize=3)
-    if two_answers:
-        chance_line(accuracy)
+    chance_line(accuracy, guess)
     accuracy.set_ylim(0, 1.03)
     accuracy.set_ylabel("accuracy of the step")
     accuracy.set_xlabel("step")
@@ -146,10 +145,10 @@ def draw_halting(record: dict[str, Any], config: Any, two_answers: bool, path: P
 def draw_run(run: Run, task: Any) -> tuple[list[Path], str]:
     """The figures of a finished run, and why there are none if so: a training is not lost for want of a picture."""
     try:
-        records, two_answers = read_records(run.metrics), task.model().outputs <= 2
+        records = read_records(run.metrics)
         return [
-            draw_curves(records, run.config.method, two_answers, run.figures / "learning.png"),
-            draw_halting(final(records)[0], run.config, two_answers, run.figures / "halting.png"),
+            draw_curves(records, run.config.method, task.GUESS, run.figures / "learning.png"),
+            draw_halting(final(records)[0], run.config, task.GUESS, run.figures / "halting.png"),
             *task.draw(run, records),
         ], ""
     except Refused as error:

@@ -88,7 +88,8 @@ EVAL |= dict.fromkeys(("accuracy", "sampled_accuracy", "expected_steps", "sample
 SESSION: Fields = {"backend": text, "from": count, "to": count, "seconds": seconds}
 OPTIONAL: Fields = dict.fromkeys(("accuracy", "accuracy_error", "loss", "loss_rec", "loss_reg"), number)
 OPTIONAL |= {"forward_passes": count, "step_share": numbers, "step_accuracy": numbers, "level_shares": shares}
-OPTIONAL |= {"median_accuracy": number, "median_steps": number, "median_levels": levels}
+MEDIAN: Fields = {"median_accuracy": number, "median_steps": number, "median_levels": levels}  # all, or none
+OPTIONAL |= MEDIAN
 OPTIONAL |= {"cpu_seconds": seconds, "data": text}
 
 
@@ -103,7 +104,17 @@ def checked(record: Record, needed: Fields) -> Record:
                 raise Odd(f"{name} must be {what}, got {json.dumps(record[name])[:60]}") from None
         elif name in needed:
             raise Odd(f"{name} is missing")
+    if found := [name for name in MEDIAN if name in made]:
+        if missing := [name for name in MEDIAN if name not in made]:
+            raise Odd(f"{missing[0]} is missing beside {found[0]}")
+        if [row[:2] for row in made["median_levels"]] != [row[:2] for row in made.get("levels", [])]:
+            raise Odd("median_levels must have the difficulties and counts of levels")
     return made
+
+
+def has_median(record: Record) -> bool:
+    """Whether the method has a distribution over the steps, and its median was noted: older records lack it."""
+    return record["draws"] > 0 and "median_levels" in record
 
 
 def checked_metrics(record: Record) -> Record:

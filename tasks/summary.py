@@ -7,6 +7,7 @@ from typing import Any
 
 from tasks.config import flag, show
 from tasks.metrics import bands, price
+from tasks.records import has_median
 
 
 def table(record: dict[str, Any], difficulty: str) -> list[str]:
@@ -24,7 +25,7 @@ def of_record(record: dict[str, Any], task: Any) -> list[str]:
     error = record.get("accuracy_error", coin)  # older records lack it; it is at most that of a coin
     lines = [f"{record['split']}: {task.describe(record['split'])}, {record['examples']} examples"]
     if record["draws"]:
-        median = "median_accuracy" in record  # older records lack it
+        median = has_median(record)
         lines += [
             f"  accuracy {record['accuracy']:.4f} expected (standard error {error:.4f}), "
             f"{record['sampled_accuracy']:.4f} sampled"

@@ -186,12 +186,28 @@ def test_the_page_has_the_median_step_where_it_was_noted(make, unsaved, tmp_path
     for name, draws in (("ponder", 1), ("act", 0)):  # the one has a distribution, the other one answer
         record = evaluation("test", 40, 240, [[1, 10, 0.5, 2.0]], draws, **median)
         write_run(folder / f"{name}-0", "parity", ParityConfig(method=name, bits=3), [record])
-    page = page_of(make, tmp_path, "parity")
+    for seed in (0, 1):  # one of them from before it was noted
+        record = evaluation("test", 40, 240, [[1, 10, 0.5, 2.0]], **(median if seed else {}))
+        write_run(folder / f"other-{seed}", "parity", ParityConfig(seed=seed, beta=0.5, bits=3), [record])
+    labels = {"ponder-0": "ponder", "act-0": "act", "other-0": "other", "other-1": "other"}
+    write_about(folder, task="parity", labels=labels)
+    make(tmp_path / "results", tmp_path)
+    page = (tmp_path / "results.md").read_text(encoding="utf-8")
     wanted = ["1", "40", "10", "0.5000", "0.5000", "0.7500", "2.00", "2.00", "1.50"]
     assert rows_of(page, "ponder", "test") == [wanted, ["0.500 (2.0 steps)"]]
     assert rows_of(page, "ponder", "test, at the median") == [["0.750 (1.5 steps)"]]
     assert rows_of(page, "act", "test")[0] == ["1", "40", "10", "0.5000", "", "", "2.00", "", ""]
-    assert not rows_of(page, "act", "test, at the median")
+    assert not rows_of(page, "act", "test, at the median") and not rows_of(page, "other", "test, at the median")
+    assert rows_of(page, "other", "test")[0][3:] == ["0.5000 ± 0.0000"] * 2 + [""] + ["2.00 ± 0.00"] * 2 + [""]
+
+
+def test_the_reach_of_the_median_step_is_its_own(make, unsaved, tmp_path: Path):
+    levels, better = ([[level, 10, float(level <= last), 2.0] for level in range(1, 10)] for last in (3, 5))
+    median = {"median_accuracy": 5 / 9, "median_steps": 2.0, "median_levels": better}
+    record = evaluation("test", 40, 240, levels, **median)
+    write_run(tmp_path / "results" / "made" / "ponder-0", "parity", ParityConfig(bits=9), [record])
+    page = page_of(make, tmp_path, "parity")
+    assert [rows_of(page, "ponder", split)[-1][-1] for split in ("test", "test, at the median")] == ["3", "5"]
 
 
 def rows_of(page: str, run: str, split: str) -> list[list[str]]:

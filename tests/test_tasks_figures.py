@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from tasks import figures, plots
+from tasks.babi import report as babi_report
+from tasks.babi.task import Babi
 from tasks.config import from_json, to_json
 from tasks.errors import Refused
 from tasks.pai import report as pai_report
-from tasks.pai.settings import PaiConfig
 from tasks.pai.task import Pai
 from tasks.parity import Parity, ParityConfig
 from tasks.progress import Lines, duration, progress
@@ -135,26 +136,33 @@ def test_the_figures_of_a_run_are_drawn(tmp_path: Path):
         assert all(is_picture(path) for path in drawn)
 
 
-@pytest.mark.parametrize("target", ["side", "class"])
-def test_one_half_is_marked_where_it_is_chance(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Of two answers, not of a thousand."""
-    lines = []
+@pytest.mark.parametrize(
+    ("task", "drawn"),
+    # learning, halting, and a task's own: by difficulty; by query, in percent, its course; by task, 5 % being solved
+    [(Parity, [0.5, 0.5, 0.5]), (Pai, [0.5, 0.5, 50, 0.5]), (Babi, [None, None, 5.0, None])],
+)
+def test_the_accuracy_of_guessing_is_marked_where_there_is_one(task, drawn, tmp_path, monkeypatch):
+    """One of two answers, or of the two images shown; on bAbI it differs from task to task."""
+    seen = []
 
     def look(figure, path: Path) -> Path:
-        lines.append([line for axes in figure.axes for line in axes.get_lines() if line.get_linestyle() == ":"])
+        lines = [line for axes in figure.axes for line in axes.get_lines() if line.get_linestyle() == ":"]
+        assert len(lines) < 2
+        seen.append(lines[0].get_ydata()[0] if lines else None)
         plots.pyplot().close(figure)
         return path
 
-    for module in (plots, pai_report):
+    for module in (plots, pai_report, babi_report):
         monkeypatch.setattr(module, "save", look)
-    levels, shares = [[0, 9, 1.0, 2.0]], {"step_share": [0.5, 0.5], "step_accuracy": [1.0, 1.0]}
-    seen = {"split": "valid", "update": 20, "examples": 9, "draws": 1, "levels": levels, **shares}
-    seen |= dict.fromkeys(("accuracy", "sampled_accuracy", "expected_steps", "sampled_steps"), 1.0)
-    run = Run(tmp_path / "run", "pai", PaiConfig(target=target), "numpy_trainer")
+    levels, shares = [[1, 9, 1.0, 2.0]], {"step_share": [0.5, 0.5], "step_accuracy": [1.0, 1.0]}
+    record = {"kind": "eval", "split": "valid", "update": 20, "examples": 9, "draws": 1, "levels": levels, **shares}
+    record |= dict.fromkeys(("accuracy", "sampled_accuracy", "expected_steps", "sampled_steps"), 1.0)
+    record["level_shares"] = [[1, 0.5, 0.5]]
+    run = Run(tmp_path / "run", task.NAME, task.Config(), "numpy_trainer")
     run.folder.mkdir()
-    run.metrics.write_text(line_of({"kind": "eval", **seen}), encoding="utf-8")
-    assert plots.draw_run(run, Pai(run.config))[1] == ""
-    assert [len(found) for found in lines] == [int(target == "side")] * 4
+    run.metrics.write_text(line_of(record), encoding="utf-8")
+    assert plots.draw_run(run, task(run.config))[1] == ""
+    assert seen == drawn
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import ponder_ref
 from ponder_ref.settings import Method
 from tasks import summary
-from tasks.metrics import TRAIN_KEYS, Tally, Window, bands, judge_answers, sigmoid
+from tasks.metrics import TRAIN_KEYS, Tally, Window, bands, judge_answers, median_steps, sigmoid
 from tasks.parity import Parity
 
 N, B = 4, 7
@@ -70,7 +70,7 @@ def test_the_standard_error_that_is_shown_is_that_of_the_expectation():
     accuracy, steps = summary.of_record(record, task)[1:3]
     assert "0.5000 expected (standard error 0.0000)" in accuracy and accuracy.endswith("1.0000 at the median step")
     assert steps.endswith("1.000 median")
-    for name in ("accuracy_error", "median_accuracy"):  # as it was once
+    for name in ("accuracy_error", "median_accuracy", "median_steps", "median_levels"):  # as it was once
         del record[name]
     accuracy, steps = summary.of_record(record, task)[1:3]
     assert f"standard error {0.5 / B**0.5:.4f}" in accuracy and accuracy.endswith("sampled") and "median" not in steps
@@ -92,6 +92,31 @@ def test_sampled_metrics_use_the_steps_of_the_standard():
     assert tally.result()["sampled_accuracy"] == pytest.approx(np.mean(right), rel=1e-12)
 
 
+def walk(z: np.ndarray):
+    """A step network, its input and first state, whose halting logits are the columns of z."""
+
+    def step(state):
+        n, column = int(state[0, 0]), int(state[0, 1])
+        return np.zeros(1), state + np.array([[1, 0]]), z[n, column][None]
+
+    return step, None, np.stack([np.zeros(z.shape[1]), np.arange(z.shape[1])], axis=1)
+
+
+def test_the_median_step_is_reached_where_exactly_half_is_done_and_never_by_nan():
+    z = np.array([[0.0, -3.0, np.nan, 9.0], [0.0, np.nan, 9.0, np.nan], [9.0, 9.0, 9.0, 9.0], [9.0] * 4])
+    assert median_steps(z).tolist() == [1, 4, 4, 1]
+    assert ponder_ref.predict(*walk(z), max_steps=N, policy="quantile", q=0.5).steps.tolist() == [1, 4, 4, 1]
+
+
+def test_rows_by_difficulty_are_plain_numbers_rounded_as_python_does():
+    tally = Tally(Method(name="once", max_steps=1), "binary", seed=0)
+    right = np.arange(640) == 0
+    tally.add(np.ones((1, 640)), np.zeros((1, 640)), right.astype(float), np.arange(640), np.ones(640, int))
+    for name in ("levels", "median_levels"):
+        rows = tally.result()[name]
+        assert rows == [[1, 640, 0.001563, 1.0]] and [type(x) for x in rows[0]] == [int, int, float, float]
+
+
 @pytest.mark.parametrize("remainder", ["last", "normalize"])
 def test_median_metrics_are_of_the_first_step_that_half_of_the_mass_has_left_by(remainder: str):
     """Whatever the remainder: all mass after N is N's, as where `predict` leaves with policy="quantile"."""
@@ -111,6 +136,8 @@ def test_median_metrics_are_of_the_first_step_that_half_of_the_mass_has_left_by(
     got, of = tally.result(), difficulty == 2
     assert got["median_steps"] == np.mean(steps) and got["median_accuracy"] == np.mean(right)
     assert set(steps) == {1, 2, 3, 4} and got["median_steps"] != got["expected_steps"]
+    left = ponder_ref.predict(*walk(z), max_steps=N, policy="quantile", q=0.5)
+    assert np.array_equal(left.steps, steps)
     row = next(row for row in got["median_levels"] if row[0] == 2)
     assert row[1:] == [of.sum(), *(pytest.approx(np.mean(np.array(x)[of]), abs=1e-6) for x in (right, steps))]
 

@@ -1,5 +1,6 @@
 """The experiment on paired associative inference: batches, controls, the paper's test, settings."""
 
+import dataclasses
 import types
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_queries_of_no_type_are_not_reported_as_the_hardest(number: int):
 def test_figures_have_queries_of_no_type(tmp_path: Path):
     pytest.importorskip("matplotlib")
     seen = [{"split": "valid", "update": update, "levels": [[0, 9, 1.0, 2.0], [3, 1, 0.5, 3.0]]} for update in (0, 20)]
-    drawn = draw(types.SimpleNamespace(figures=tmp_path, config=PaiConfig()), seen)
+    drawn = draw(types.SimpleNamespace(figures=tmp_path), seen, 3)
     assert all(path.is_file() for path in drawn) and len(drawn) == 2
 
 
@@ -86,6 +87,13 @@ def test_the_paper_preset_has_the_papers_numbers():
     wanted = {"embedding": 256, "attention": 512, "heads": 8, "transition": 128, "layers": 2, "dropout": 0.1}
     wanted |= {"max_steps": 10, "batch_size": 128, "beta": 0.01, "learning_rate": 3e-4, "decay": "polynomial"}
     assert {name: getattr(made, name) for name in wanted} == wanted
+
+
+def test_the_class_preset_is_the_default_model_with_another_target():
+    default, made = (make(PaiConfig, Pai.PRESETS[name], {}) for name in ("default", "class"))
+    assert (made.target, made.tied_output, made.epsilon) == ("class", "on", 0.001)
+    assert made.model_settings(width=5, outputs=2) == default.model_settings(width=5, outputs=2)
+    assert dataclasses.replace(made.optimiser_settings(), total=default.updates) == default.optimiser_settings()
 
 
 def test_configs_survive_json():

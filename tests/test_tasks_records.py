@@ -22,6 +22,7 @@ from tasks.runs import Run
 RUNS = ROOT / "tests" / "tiny_runs"
 EVAL = {"kind": "eval", "split": "valid", "update": 0, "examples": 9, "draws": 1, "levels": [[1, 9, 0.5, 2.0]]}
 EVAL |= dict.fromkeys(("accuracy", "sampled_accuracy", "expected_steps", "sampled_steps"), 0.5)
+MEDIAN = {"median_accuracy": 0.5, "median_steps": 2.0}
 SESSION = {"backend": "jax", "from": 0, "to": 9, "seconds": 1.5}
 ODD = [
     ("metrics", {"update": 1}, "kind must be one of train, eval, diverged, got null"),
@@ -42,6 +43,8 @@ ODD = [
     ("metrics", EVAL | {"step_share": [0.5, "x"]}, "step_share must be a"),
     ("metrics", EVAL | {"median_accuracy": "half"}, "median_accuracy must be a number or null"),
     ("metrics", EVAL | {"median_levels": [[1, 0, 0.5, 2.0]]}, "median_levels must be a list of rows"),
+    ("metrics", EVAL | {"median_accuracy": 0.5}, "median_steps is missing beside median_accuracy"),
+    ("metrics", EVAL | MEDIAN | {"median_levels": [[7, 3, 0.5, 2.0]]}, "median_levels must have the difficulties"),
     ("metrics", EVAL | {"level_shares": [[1, 0.5, 0.5], [2, 1.0]]}, "level_shares must be a list of rows"),
     ("evaluations", EVAL, "max_steps is missing"),
     ("sessions", {}, "backend is missing"),

@@ -17,10 +17,11 @@ from results_page.shared import (
 )
 from tasks import figures
 from tasks.metrics import bands
+from tasks.records import has_median
 from tasks.runs import Run
 
 HEAD = ["run", "split", "seeds", "updates", "examples", "accuracy, expected", "sampled", "at the median"]
-HEAD += ["steps, expected", "sampled", "median"]
+HEAD += ["steps, expected", "sampled", "of the median"]
 SURE = 0.99
 MOST_LEVELS = 8  # with more of them, difficulties are joined in bands, if they have an order
 Column = tuple[int, str]  # a difficulty, or the least of a band, and what it is called
@@ -36,14 +37,9 @@ def judged(group: list[Run]) -> dict[str, list[dict[str, Any]]]:
     return found | {f"{split}: {data}, N = {steps}": records for (data, split, steps), records in kept(group).items()}
 
 
-def has_median(found: list[dict[str, Any]]) -> bool:
-    """Whether all of these have a distribution over the steps, and its median was noted: older records lack it."""
-    return all(record["draws"] and "median_levels" in record for record in found)
-
-
 def row(label: str, split: str, found: list[dict[str, Any]]) -> list[str]:
     """One row of the table: means over the seeds of the last evaluation of a split."""
-    sampled, median = all(record["draws"] for record in found), has_median(found)
+    sampled, median = all(record["draws"] for record in found), all(map(has_median, found))
     updates = "/".join(map(str, sorted({record["update"] for record in found})))
     return [
         *(label, split, str(len(found)), updates, str(found[0]["examples"])),
@@ -86,7 +82,7 @@ def by_difficulty(experiment: Experiment) -> list[str]:
     for label, group in experiment.groups.items():
         for split, records in judged(group).items():
             found[label, split] = [record["levels"] for record in records]
-            if has_median(records):
+            if all(map(has_median, records)):
                 found[label, f"{split}, at the median"] = [record["median_levels"] for record in records]
     names = {row[0] for seeds in found.values() for rows in seeds for row in rows}
     joined = len(names) > MOST_LEVELS and getattr(experiment.task, "ORDERED", True)

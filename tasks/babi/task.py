@@ -36,6 +36,7 @@ class Babi:
     TITLE = "PonderNet on the twenty bAbI tasks: a Universal Transformer that decides how long to read."
     DIFFICULTY = "task"
     SHARES = True
+    GUESS = None  # differs from task to task
     EVALUATION_FLAGS = ("max_steps", "data_dir", "layout")
     PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
     Config = BabiConfig

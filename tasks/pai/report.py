@@ -7,6 +7,7 @@ import numpy as np
 
 from tasks.pai.trials import OTHER, level_name, query_types
 from tasks.plots import COLOURS, chance_line, column, pyplot, save
+from tasks.records import has_median
 
 Row = tuple[str, int, float, float]
 
@@ -37,21 +38,20 @@ def lines(record: dict[str, Any], length: int) -> list[str]:
     for name, count, accuracy, steps in rows_of(record["levels"], length):
         error = (accuracy * (1 - accuracy) / count) ** 0.5
         table.append(f"  {name:<10} {count:>7} {100 * accuracy:>12.2f} {f'({100 * error:.2f})':>15} {steps:>6.2f}")
-    if record["draws"] and "median_levels" in record:  # a distribution, and not an older record
+    if has_median(record):
         table[0] += f" {'at the median, %':>17} {'steps':>6}"
         for place, (*_, accuracy, steps) in enumerate(rows_of(record["median_levels"], length), start=1):
             table[place] += f" {100 * accuracy:>17.2f} {steps:>6.2f}"
     return table
 
 
-def draw_types(record: dict[str, Any], length: int, two_answers: bool, path: Path) -> Path:
+def draw_types(record: dict[str, Any], length: int, path: Path) -> Path:
     """Accuracy (top) and mean steps (bottom) of each type of query."""
     names, _, accuracy, steps = zip(*rows_of(record["levels"], length), strict=True)
     figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(5.5, 4.5), sharex=True)
     top.bar(names, [100 * value for value in accuracy], color=COLOURS[0])
     top.set_ylim(0, 103)
-    if two_answers:
-        chance_line(top, 50)
+    chance_line(top, 50)
     top.set_ylabel("accuracy, %")
     bottom.bar(names, steps, color=COLOURS[1])
     bottom.set_ylabel("mean steps")
@@ -59,7 +59,7 @@ def draw_types(record: dict[str, Any], length: int, two_answers: bool, path: Pat
     return save(figure, path)
 
 
-def draw_course(records: list[dict[str, Any]], length: int, two_answers: bool, path: Path) -> Path:
+def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
     """Accuracy (top) and mean steps (bottom) of each type over the updates, on the validation split."""
     seen = [record for record in records if str(record.get("split", "")).startswith("valid")]
     figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
@@ -72,8 +72,7 @@ def draw_course(records: list[dict[str, Any]], length: int, two_answers: bool, p
         updates, values = column(chosen, "update"), np.array([one["row"] for one in chosen]).reshape(-1, 4)
         top.plot(updates, values[:, 2], color=colour, label=name)
         bottom.plot(updates, values[:, 3], color=colour)
-    if two_answers:
-        chance_line(top)
+    chance_line(top)
     top.set_ylabel("expected accuracy")
     top.legend(ncols=3)
     bottom.set_ylabel("expected steps")
@@ -81,14 +80,13 @@ def draw_course(records: list[dict[str, Any]], length: int, two_answers: bool, p
     return save(figure, path)
 
 
-def draw(run: Any, records: list[dict[str, Any]]) -> list[Path]:
+def draw(run: Any, records: list[dict[str, Any]], length: int) -> list[Path]:
     """The task's own figures of a run: of its first test, or, where it has none, of its last evaluation."""
     judged = [record for record in records if "split" in record]
     if not judged:
         return []
     shown = next((record for record in judged if record["split"].startswith("test")), judged[-1])
-    length, two_answers = run.config.length, run.config.target == "side"
     return [
-        draw_types(shown, length, two_answers, run.figures / "queries.png"),
-        draw_course(records, length, two_answers, run.figures / "queries-learning.png"),
+        draw_types(shown, length, run.figures / "queries.png"),
+        draw_course(records, length, run.figures / "queries-learning.png"),
     ]

@@ -133,7 +133,7 @@ DEFAULT: dict[str, Any] = {
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "default": DEFAULT,
-    "class": {  # a thousand answers are learnt slowly: hence more updates, and none of the steps that nobody takes
+    "class": {  # a thousand answers are learnt slowly: more updates, and ε leaves out steps that no example needs
         **DEFAULT,
         "target": "class",
         "tied_output": "on",

@@ -36,6 +36,7 @@ class Pai:
     DIFFICULTY = "query"
     ORDERED = False  # no type of query is harder for its number
     SHARES = True
+    GUESS = 0.5  # one of the two images shown, or its class
     EVALUATION_FLAGS = ("max_steps", "control", "data_dir", "embeddings", "labels")  # files may have been moved
     Config = PaiConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
@@ -143,4 +144,4 @@ class Pai:
 
     @classmethod
     def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records)
+        return draw(run, records, run.config.length)
