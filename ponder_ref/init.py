@@ -57,6 +57,10 @@ def initial_parameters(
     of the recurrent weights, and `bias_scale` is that of the units' biases. For M10 with `tied_output`, where number j
     of an image is a score of class j, the answer begins as what the embedding leaves of these scores.
     """
+    if tied_output and (not isinstance(model, PairTransformer) or model.outputs != model.width):
+        raise ValueError(
+            f"tied_output must be False but for pairs with an output for each number of an image, got {model}"
+        )
     if input_scale is not None:
         checks.check_number("input_scale", input_scale, "(0, inf)")
     if input_connections is not None:
@@ -77,10 +81,6 @@ def initial_parameters(
         params[name] = np.full(shape, 1.0 if name == "embed.mask" or name.endswith(".scale") else 0.0)
         if deviations[name] > 0:
             params[name] += generator(seed, name).standard_normal(shape) * deviations[name]
-    if tied_output and (not isinstance(model, PairTransformer) or model.outputs != model.width):
-        raise ValueError(
-            f"tied_output must be False but for pairs with an output for each number of an image, got {model}"
-        )
     if isinstance(model, Model) and input_connections is not None:
         params["rnn.w_x"] *= connections(seed, model.inputs, model.hidden, input_connections)
     if isinstance(model, PairTransformer):

@@ -190,9 +190,7 @@ def test_the_page_has_the_median_step_where_it_was_noted(make, unsaved, tmp_path
         record = evaluation("test", 40, 240, [[1, 10, 0.5, 2.0]], **(median if seed else {}))
         write_run(folder / f"other-{seed}", "parity", ParityConfig(seed=seed, beta=0.5, bits=3), [record])
     labels = {"ponder-0": "ponder", "act-0": "act", "other-0": "other", "other-1": "other"}
-    write_about(folder, task="parity", labels=labels)
-    make(tmp_path / "results", tmp_path)
-    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    page = page_of(make, tmp_path, "parity", labels=labels)
     wanted = ["1", "40", "10", "0.5000", "0.5000", "0.7500", "2.00", "2.00", "1.50"]
     assert rows_of(page, "ponder", "test") == [wanted, ["0.500 (2.0 steps)"]]
     assert rows_of(page, "ponder", "test, at the median") == [["0.750 (1.5 steps)"]]
@@ -216,8 +214,8 @@ def rows_of(page: str, run: str, split: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")][2:] for line in lines]
 
 
-def page_of(make, place: Path, task: str) -> str:
-    write_about(place / "results" / "made", task=task)
+def page_of(make, place: Path, task: str, **about: dict[str, str]) -> str:
+    write_about(place / "results" / "made", task=task, **about)
     make(place / "results", place)
     return (place / "results.md").read_text(encoding="utf-8")
 

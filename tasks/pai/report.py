@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tasks.pai.trials import OTHER, level_name, query_types
-from tasks.plots import COLOURS, chance_line, column, pyplot, save
+from tasks.plots import COLOURS, chance_line, column, final, pyplot, save
 from tasks.records import has_median
 
 Row = tuple[str, int, float, float]
@@ -82,11 +82,10 @@ def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
 
 def draw(run: Any, records: list[dict[str, Any]], length: int) -> list[Path]:
     """The task's own figures of a run: of its first test, or, where it has none, of its last evaluation."""
-    judged = [record for record in records if "split" in record]
+    judged = final(records)
     if not judged:
         return []
-    shown = next((record for record in judged if record["split"].startswith("test")), judged[-1])
     return [
-        draw_types(shown, length, run.figures / "queries.png"),
+        draw_types(judged[0], length, run.figures / "queries.png"),
         draw_course(records, length, run.figures / "queries-learning.png"),
     ]
