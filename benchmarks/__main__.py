@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, ratios
+from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, quartiles, ratios
 from tasks.command import THREADS
 from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
@@ -117,7 +117,7 @@ def halting(options: argparse.Namespace) -> int:
     seconds = interleaved(runs, options.repetitions)
     print(f"value and gradient of ponder_loss(log_halting(z)), z [{options.steps}, {options.batch}] float32")
     print(f"time relative to {base}, {options.repetitions} interleaved repetitions\n")
-    print(ratios(seconds, base))
+    print(ratios(quartiles(seconds, base)))
     if "labml-nn, torch eager" in runs:
         print("\nlabml-nn computes another KL, and its forward pass also draws a step for each example.")
     return 0

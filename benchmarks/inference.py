@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from benchmarks.shared import Skipped, import_or_skip
+from benchmarks.shared import Skipped, figure, import_or_skip, shown
 from tasks.checkpoint import write_whole
 from tasks.errors import Refused
 from tasks.plots import COLOURS, pyplot, save
@@ -117,7 +117,8 @@ def measure(framework: str, network: str, options: argparse.Namespace) -> list[d
         gain = statistics.median(u / s for s, u in zip(seconds, usual, strict=True))
         record = {"framework": framework, "network": network, "mean": mean, "contender": name}
         record |= {"seconds": statistics.median(seconds), "rows": results[0]["rows"], "needed": needed}
-        records.append(record | {"share": share, "time": relative, "overhead": relative / share, "faster": gain})
+        figures = {"share": share, "time": relative, "overhead": relative / share, "faster": gain}
+        records.append(record | {name: figure(value) for name, value in figures.items()})
     return records
 
 
@@ -149,23 +150,23 @@ def peers(options: argparse.Namespace) -> list[dict[str, Any]]:
         all_time, all_rows = result["never"]
         for mean in options.means:
             time_taken, rows = result[f"{mean:g}"]
-            record = {"contender": name, "mean": mean, "time": time_taken / all_time, "rows": rows / all_rows}
-            records.append(record)
+            figures = {"time": time_taken / all_time, "rows": rows / all_rows}
+            records.append({"contender": name, "mean": mean} | {n: figure(value) for n, value in figures.items()})
     return records
 
 
 def table(records: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
-    lines = [f"{'':<31} {'mean':>5} {'time':>7} {'needed':>7} {'rows':>9} {'overhead':>9} {'× whole batch':>14}"]
+    lines = [f"{'':<31} {'mean':>5} {'time':>9} {'needed':>7} {'rows':>9} {'overhead':>9} {'× whole batch':>14}"]
     group = ""
     for r in records:
         if group != (group := f"{r['framework']}, {r['network']}"):
             lines.append(f"\n{group}")
         lines.append(
-            f"  {r['contender']:<29} {r['mean']:>5g} {r['time']:>7.3f} {r['share']:>7.3f} {r['rows']:>9}"
-            f" {r['overhead']:>9.2f} {r['faster']:>14.2f}"
+            f"  {r['contender']:<29} {r['mean']:>5g} {shown(r['time']):>9} {shown(r['share']):>7}"
+            f" {r['rows']:>9} {shown(r['overhead']):>9} {shown(r['faster']):>14}"
         )
     lines += ["\nothers' own inference, over N steps of their own: time and rows\n"] if others else []
-    lines += [f"  {r['contender']:<29} {r['mean']:>5g} {r['time']:>7.3f} rows {r['rows']:>7.3f}" for r in others]
+    lines += [f"  {r['contender']:<29} {r['mean']:>5g} {shown(r['time']):>9} rows {shown(r['rows'])}" for r in others]
     return "\n".join(lines)
 
 

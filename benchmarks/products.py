@@ -1,6 +1,5 @@
 """An update of a task's model and its bare matrix products, timed side by side: what the benchmarks of tasks share."""
 
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -8,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.shared import Run, import_or_skip, interleaved, made
+from benchmarks.shared import Run, compared, import_or_skip, interleaved, made
 from ponder_ref.interface import Batch
 from ponder_ref.models import matrices, parameter_shapes
 from ponder_ref.settings import AnyModel
@@ -131,5 +130,5 @@ def times(works: dict[str, Work], repetitions: int) -> dict[str, list[float]]:
 
 
 def over(each: dict[str, list[float]], name: str, base: str) -> float:
-    """The median of the ratios of two times in the same repetition."""
-    return statistics.median(t / b for t, b in zip(each[name], each[base], strict=True))
+    """The median of the ratios of two times in the same repetition: the figure that a table has, too."""
+    return compared(each[name], each[base])[1]

@@ -55,10 +55,11 @@ class Report:
         print("\n".join(about) + "\n", flush=True)
 
     def table(self, title: str, seconds: dict[str, list[float]], base: str) -> None:
-        rows = {name: [round(value, 4) for value in values] for name, values in quartiles(seconds, base).items()}
+        """Prints and keeps the quartiles of each, compared with the base: the same figures."""
+        rows = quartiles(seconds, base)
         self.content["tables"].append({"title": title, "base": base, "rows": rows})
         apart = "\n" if self.content["sentences"] else ""
-        print(f"{apart}{title}\n\n{ratios(seconds, base)}\n", flush=True)
+        print(f"{apart}{title}\n\n{ratios(rows)}\n", flush=True)
 
     def say(self, sentence: str) -> None:
         self.content["sentences"].append(sentence)

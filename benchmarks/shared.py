@@ -48,17 +48,30 @@ def interleaved(runs: dict[str, Run], repetitions: int) -> dict[str, list[float]
     return seconds
 
 
+def figure(value: float) -> float:
+    """A figure as it is printed and kept, to four significant digits: it is rounded here and nowhere else."""
+    return float(f"{value:.4g}")
+
+
+def shown(value: float) -> str:
+    """All digits of a figure."""
+    return f"{value:#.4g}"
+
+
+def compared(times: list[float], base: list[float]) -> list[float]:
+    """Time over that of the base in the same repetition: lower quartile, median and upper quartile, as figures."""
+    found = statistics.quantiles([t / b for t, b in zip(times, base, strict=True)], n=4, method="inclusive")
+    return [figure(value) for value in found]
+
+
 def quartiles(seconds: dict[str, list[float]], base: str) -> dict[str, list[float]]:
-    """Of each, time over that of the base in the same repetition: lower quartile, median, upper quartile."""
-    return {
-        name: statistics.quantiles([t / b for t, b in zip(times, seconds[base], strict=True)], n=4, method="inclusive")
-        for name, times in seconds.items()
-    }
+    """The quartiles of each, compared with the base."""
+    return {name: compared(times, seconds[base]) for name, times in seconds.items()}
 
 
-def ratios(seconds: dict[str, list[float]], base: str) -> str:
-    """A table: time of each over time of the base in the same repetition, median and quartiles."""
-    lines = [f"{'':<26} {'median':>8} {'quartiles':>16}"]
-    for name, (low, middle, high) in quartiles(seconds, base).items():
-        lines.append(f"{name:<26} {middle:>8.3f} {low:>8.3f} {high:>7.3f}")
+def ratios(rows: dict[str, list[float]]) -> str:
+    """A table of quartiles, the median first."""
+    lines = [f"{'':<26} {'median':>9} {'quartiles':>19}"]
+    for name, (low, middle, high) in rows.items():
+        lines.append(f"{name:<26} {shown(middle):>9} {shown(low):>9} {shown(high):>9}")
     return "\n".join(lines)
