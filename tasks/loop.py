@@ -238,7 +238,8 @@ def train_session(
     training = Training(run, task, trainer, start)
     run.clear_leftovers()
     training.prepare()
-    began, worked, first = time.time(), time.process_time(), training.update
+    began, first = time.time(), training.update
+    clock, worked = time.monotonic(), time.process_time()  # the time of day may be set back
     outcome = "stopped"
     try:
         training.train(stop)
@@ -248,7 +249,7 @@ def train_session(
         raise
     finally:
         took = {
-            "seconds": round(time.time() - began, 3),
+            "seconds": round(time.monotonic() - clock, 3),
             "cpu_seconds": round(time.process_time() - worked, 3),  # of all threads: what a busy machine leaves alone
         }
         note = {"backend": backend, "from": first, "to": training.update, "outcome": outcome}

@@ -93,7 +93,6 @@ def check_babi(backend: str, folder: Path) -> None:
         input=story,
         capture_output=True,
         text=True,
-        timeout=300,
     )
     assert asked.returncode == 0, asked.stderr
     assert asked.stdout.count("answer: ") == 2

@@ -34,7 +34,6 @@ def parity(*arguments: object, cwd: Path, module: str = "tasks.parity", **extra:
         env=environment(**extra),
         capture_output=True,
         text=True,
-        timeout=300,
     )
 
 

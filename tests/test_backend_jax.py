@@ -329,7 +329,7 @@ print("done")
 def in_a_process_with_float64(code: str) -> subprocess.CompletedProcess:
     path = os.pathsep.join(map(str, (ROOT, ROOT / "backends" / "jax")))
     env = os.environ | {"JAX_ENABLE_X64": "1", "PYTHONPATH": path}
-    return subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return subprocess.run([sys.executable, "-c", code], env=env, cwd=ROOT, capture_output=True, text=True)
 
 
 def test_float64_where_the_process_has_it():
@@ -382,7 +382,7 @@ def test_a_nan_logit_changes_no_other_example(remainder: str):
 ELEMENTS = st.floats(-30, 30, width=32) | st.sampled_from(CORNERS)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None, database=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_equals_the_reference(data):
     steps, batch = data.draw(st.sampled_from(((1, (3,)), (2, ()), (4, (3,)), (6, (2, 2)))))

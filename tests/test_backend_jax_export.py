@@ -48,7 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory):
         [sys.executable, "-c", SERVER], cwd=folder, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     yield process, folder
-    process.communicate(timeout=60)
+    process.communicate()
 
 
 def runner(server, file: Path, exit: Exit) -> checks.Runner:

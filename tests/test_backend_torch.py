@@ -380,7 +380,7 @@ def test_second_derivatives_are_right(remainder: str):
 ELEMENTS = st.floats(-30, 30, width=32) | st.sampled_from(CORNERS)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None, database=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_equals_the_reference(data):
     steps, batch = data.draw(st.integers(1, 6)), data.draw(st.sampled_from(((), (3,), (2, 2))))

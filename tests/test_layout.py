@@ -34,7 +34,6 @@ def imported_by(module: str, folder: Path) -> set[str]:
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())

@@ -1,6 +1,5 @@
 """Builds the distribution, installs it elsewhere, and uses it as a stranger would."""
 
-import importlib.util
 import os
 import re
 import shutil
@@ -14,28 +13,31 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("build", reason="nothing is built, and nothing is fetched, without build and hatchling")
+pytest.importorskip("hatchling")
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {"ponder_ref", "ponder_torch", "ponder_jax"}
-OFFLINE = all(importlib.util.find_spec(name) for name in ("build", "hatchling"))
 SPEC_FILES = sorted(path.relative_to(ROOT / "spec").as_posix() for path in (ROOT / "spec").rglob("*") if path.is_file())
 
 DATA_OF_TASKS = {
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "tasks").rglob("*")
-    if path.is_file() and path.suffix not in (".py", ".pyc")
+    if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
 }
 
 
 def run(*command: str | Path, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """The finished command, with nothing of this environment on its path."""
-    env = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"}}
+    """The finished command, with nothing of this environment on its path; pip has no settings and asks no server."""
+    hidden = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    env |= {"PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INDEX": "1"}
     done = subprocess.run(
         [str(part) for part in command],
         cwd=cwd,
         env=env | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
     )
     assert not check or done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done
@@ -50,7 +52,8 @@ def make_environment(folder: Path, *, pip: bool, libraries: bool) -> Path:
     venv.create(folder, with_pip=pip, symlinks=True)
     scheme = {"base": str(folder), "platbase": str(folder)}
     if libraries:
-        paths = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+        # All of them: an environment may see the libraries of another one.
+        paths = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
         (Path(sysconfig.get_path("purelib", "venv", vars=scheme)) / "libraries.pth").write_text("\n".join(paths))
     return Path(sysconfig.get_path("scripts", "venv", vars=scheme)) / Path(sys.executable).name
 
@@ -59,11 +62,7 @@ def make_environment(folder: Path, *, pip: bool, libraries: bool) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The sdist of the repository and the wheel made from that sdist."""
     folder = tmp_path_factory.mktemp("dist")
-    if OFFLINE:
-        run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
-    else:
-        pytest.importorskip("build")
-        run(sys.executable, "-m", "build", "--outdir", folder, ROOT, cwd=folder)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 
@@ -84,8 +83,7 @@ def editable_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment into which the repository is installed editable."""
     folder = tmp_path_factory.mktemp("editable")
     python = make_environment(folder / "env", pip=True, libraries=True)
-    isolation = ["--no-build-isolation"] if OFFLINE else []
-    flags = ["--quiet", "--no-deps", "--ignore-installed", *isolation]
+    flags = ["--quiet", "--no-deps", "--ignore-installed", "--no-build-isolation"]
     run(python, "-m", "pip", "install", *flags, "-e", ROOT, cwd=folder)
     return python
 

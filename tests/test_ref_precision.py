@@ -100,7 +100,7 @@ def problems(draw):
     return z, losses, prior, lengths, weights, draw(st.sampled_from(REMAINDERS)), draw(st.sampled_from((0.01, 1.0)))
 
 
-@settings(max_examples=150, derandomize=True, deadline=None, database=None)
+@settings(max_examples=150)
 @given(problems())
 def test_analytic_gradients_are_those_of_complex_steps(made):
     z, losses, prior, lengths, weights, remainder, beta = made
@@ -117,7 +117,7 @@ def test_analytic_gradients_are_those_of_complex_steps(made):
         assert (np.abs(one - other) <= GRADIENT_RTOL * np.abs(one) + 1e-13 * scale + 1e-290).all()
 
 
-@settings(max_examples=80, derandomize=True, deadline=None, database=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_act_gradients_are_those_of_complex_steps(data):
     steps, batch = data.draw(st.integers(1, 6)), data.draw(st.sampled_from(((), (3,))))

@@ -62,7 +62,7 @@ def test_a_run_with_a_name_that_is_too_long_is_not_drawn(tmp_path: Path):
 
 @pytest.mark.parametrize("place", [PLAIN, {"PYTHONIOENCODING": "cp1252"}], ids=["ASCII", "cp1252"])
 def test_letters_that_the_terminal_lacks_end_nothing(place: dict[str, str], tmp_path: Path):
-    settings = {"cwd": tmp_path, "env": environment(**place), "capture_output": True, "timeout": 60}
+    settings = {"cwd": tmp_path, "env": environment(**place), "capture_output": True}
     done = subprocess.run([sys.executable, "-c", PRINTS], **settings)
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"?" in done.stdout
@@ -80,7 +80,6 @@ def test_a_reader_that_leaves_gets_no_trace(arguments: list[str], tmp_path: Path
         env=environment(),
         stdout=writing,
         stderr=subprocess.PIPE,
-        timeout=60,
     )
     os.close(writing)
     assert done.stderr == b""
@@ -89,5 +88,5 @@ def test_a_reader_that_leaves_gets_no_trace(arguments: list[str], tmp_path: Path
 
 def test_a_command_without_any_output_ends(tmp_path: Path):
     words = [sys.executable, "-c", PRINTS]
-    done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words], cwd=tmp_path, env=environment(), timeout=60)
+    done = subprocess.run(["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *words], cwd=tmp_path, env=environment())
     assert done.returncode == 0
