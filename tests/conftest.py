@@ -3,6 +3,7 @@
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,11 @@ for name in [name for name in os.environ if name.startswith(("PYTHON", "JAX_", "
     if name not in KEPT:
         del os.environ[name]
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# A shell without job control has its background jobs ignore SIGINT. Programs inherit that, and tests send them signals.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 if find_spec("jax") is not None:
     # XLA compiles thousands of tiny functions here, so it does that quickly, unless flags are set.

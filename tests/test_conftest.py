@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -61,12 +62,21 @@ def test_matplotlib_is_quiet_where_the_home_cannot_be_written():
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
+def test_signals_reach_programs_that_a_test_starts():
+    """A shell without job control has its background jobs ignore SIGINT, and what they start inherits that."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        code = f"import os; os.kill(os.getpid(), {number})"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+        assert done.returncode == -number
+
+
 @pytest.mark.skipif("PONDERNET_TESTS_AGAIN" in os.environ, reason="this is that process")
 def test_all_of_this_in_an_odd_shell():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     again = {"PONDERNET_TESTS_AGAIN": "1", "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        ["sh", "-c", 'trap "" INT TERM; exec "$@"', "sh", *words],
         env=environment | ODD | again,
         cwd=ROOT,
         capture_output=True,

@@ -164,6 +164,12 @@ def test_lists_may_have_blanks_other_case_and_stray_commas():
     assert result.returncode == 0 and "2 of L2, H7 passed" in result.stdout
 
 
+def test_a_terminal_that_has_ascii_alone_is_no_failure():
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    result = run("--backend", "ponder_ref", "--only", "H1,H2,P1,L1", "--examples", "2", **plain)
+    assert (result.returncode, result.stderr) == (0, ""), result.stderr
+
+
 def in_example_one(log_p, step_losses):
     loss = ponder_ref.expected_loss(log_p, step_losses)
     return loss + 0 * np.max(step_losses)

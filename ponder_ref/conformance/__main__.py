@@ -4,6 +4,7 @@ Exit code 0: it conforms. 1: it does not. 2: the judge could not be run.
 """
 
 import argparse
+import io
 import sys
 from pathlib import Path
 
@@ -96,6 +97,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    for stream in (sys.stdout, sys.stderr):  # a terminal may lack Greek letters: it shows a question mark there
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     options = parser().parse_args(arguments)
     try:
         import hypothesis  # noqa: F401
