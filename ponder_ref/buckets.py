@@ -62,11 +62,6 @@ def dropout_bits(model: Transformer, seed: int, update: int, *, length: int, cou
     return packed_masks("attention.dropout", shape, rate=model.dropout, seed=seed, update=update, steps=steps)
 
 
-def unpack_bits(bits: np.ndarray, length: int) -> np.ndarray:
-    """Booleans `[..., length]` of packed bits `[..., ⌈length/8⌉]`."""
-    return np.unpackbits(bits, axis=-1, count=length, bitorder="little").astype(bool)
-
-
 def dropped_share(model: Transformer | PairTransformer) -> float:
     """The share that dropout takes, in the resolution of its 16 bits: what is left is divided by 1 less this."""
     return round(model.dropout * LEVELS) / LEVELS

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from masks import unpack_bits
 from train_pairs import EXAMPLES, IMAGES, MAX_STEPS, MODEL, ROWS, XL, make_inputs
 
 import ponder_ref
-from ponder_ref.buckets import dropped_share, unpack_bits
+from ponder_ref.buckets import dropped_share
 from ponder_ref.init import initial_parameters
 from ponder_ref.pair_inputs import with_masks
 from ponder_ref.settings import Method, Optimiser, PairTransformer

@@ -128,6 +128,7 @@ def test_wheel_holds_the_packages_and_the_spec(built: tuple[Path, Path]):
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == PACKAGES  # no tasks, benchmarks, tests
     assert {f"ponder_ref/_spec/{name}" for name in SPEC_FILES} <= names
+    assert {f"{package}/py.typed" for package in PACKAGES} <= names  # type checkers may read the annotations
     assert any(re.fullmatch(r"pondernet-[^/]+\.dist-info/licenses/LICENSE", name) for name in names)
     python_files = {name for name in names if name.endswith(".py")}
     sources = {"ponder_ref": ROOT, "ponder_torch": ROOT / "backends" / "torch", "ponder_jax": ROOT / "backends" / "jax"}

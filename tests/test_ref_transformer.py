@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from masks import unpack_bits
 from train_transformer import MODEL, make_inputs
 
 import ponder_ref
-from ponder_ref.buckets import bucket_lengths, bucket_words, dropout_bits, dropped_share, unpack_bits, with_dropout
+from ponder_ref.buckets import bucket_lengths, bucket_words, dropout_bits, dropped_share, with_dropout
 from ponder_ref.init import initial_parameters
 from ponder_ref.models import matrices, parameter_shapes
 from ponder_ref.settings import Transformer

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from masks import unpack_bits
 from train_transformer import MAX_STEPS, MODEL, make_chunk, make_inputs, make_trainer
 
 import ponder_ref
-from ponder_ref.buckets import bucket_lengths, dropped_share, unpack_bits, with_dropout
+from ponder_ref.buckets import bucket_lengths, dropped_share, with_dropout
 from ponder_ref.init import initial_parameters
 from ponder_ref.settings import Method, Model, Optimiser, Transformer
 from ponder_ref.ut_act import ut_act

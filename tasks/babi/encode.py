@@ -13,7 +13,7 @@ import numpy as np
 from tasks.babi.files import Source
 from tasks.babi.generate import generated
 from tasks.babi.stories import Question, Story
-from tasks.babi.vocabulary import ANSWERS, MAX_WORDS, PADDING, WORDS, answer_number, sentence_numbers
+from tasks.babi.vocabulary import ANSWERS, MAX_WORDS, PADDING, answer_number, sentence_numbers
 
 MAX_SENTENCES = 320
 BUCKETS = (
@@ -27,7 +27,6 @@ BUCKETS = (
     240,
     MAX_SENTENCES,
 )  # sentences; those of an example are padded to the next of these
-VOCABULARY = len(WORDS) + 1  # with padding
 CLASSES = len(ANSWERS)
 
 
