@@ -7,13 +7,16 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2024.4.15"
+nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
+# A Python that is not installed is skipped, on CI too, and never downloaded.
+nox.options.error_on_missing_interpreters = False
+nox.options.download_python = "never"
 
 ROOT = Path(__file__).resolve().parent
-# CI chooses Hypothesis' derandomised profile without deadlines; the tests are meant for the CPU.
-TEST_ENV = {"CI": "true", "JAX_PLATFORMS": "cpu"}
+PYTHONS = nox.project.python_versions(nox.project.load_toml(ROOT / "pyproject.toml"))  # those that are claimed
+TEST_ENV = {"JAX_PLATFORMS": "cpu"}  # the tests are meant for the CPU
 FRAMEWORK_TESTS = ("test_backend_*.py", "test_agree*.py")
 FRAMEWORKS = ("torch", "jax")
 
@@ -54,9 +57,8 @@ def test_backend(session: nox.Session, framework: str, other: str) -> None:
     run_pytest(session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob(f"test_backend_{framework}*.py")))
 
 
-@nox.session
-def test_ref(session: nox.Session) -> None:
-    """Judge the NumPy reference, run its doctests and every test that needs no framework."""
+def test_reference(session: nox.Session) -> None:
+    """Installs no framework, judges the reference, and runs its doctests and the tests that need no framework."""
     install(session, "tasks", "test")
     check_absent(session, *FRAMEWORKS)
     judge(session, "--backend", "ponder_ref", "--level", "full")
@@ -65,6 +67,12 @@ def test_ref(session: nox.Session) -> None:
     files = set((ROOT / "tests").glob("test_*.py"))
     files -= {path for pattern in FRAMEWORK_TESTS for path in (ROOT / "tests").glob(pattern)}
     run_pytest(session, *sorted(str(path.relative_to(ROOT)) for path in files))
+
+
+@nox.session
+def test_ref(session: nox.Session) -> None:
+    """Judge the NumPy reference, run its doctests and every test that needs no framework."""
+    test_reference(session)
 
 
 @nox.session
@@ -87,6 +95,24 @@ def test_agree(session: nox.Session) -> None:
     run_pytest(
         session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob("test_agree*.py")), "tests/test_layout.py"
     )
+
+
+@nox.session(python=PYTHONS, default=False)
+def test_ref_pythons(session: nox.Session) -> None:
+    """As test_ref, on each Python that the package claims and that is installed."""
+    test_reference(session)
+
+
+@nox.session(python=PYTHONS, default=False)
+def test_torch_pythons(session: nox.Session) -> None:
+    """As test_torch, on each Python that the package claims and that is installed."""
+    test_backend(session, "torch", other="jax")
+
+
+@nox.session(python=PYTHONS, default=False)
+def test_jax_pythons(session: nox.Session) -> None:
+    """As test_jax, on each Python that the package claims and that is installed."""
+    test_backend(session, "jax", other="torch")
 
 
 @nox.session(default=False)
