@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2024.10.9"
+nox.needs_version = ">=2024.4.15"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_venv = "yes"
 # A Python that is not installed is skipped, on CI too, and never downloaded.
@@ -15,7 +15,8 @@ nox.options.error_on_missing_interpreters = False
 nox.options.download_python = "never"
 
 ROOT = Path(__file__).resolve().parent
-PYTHONS = nox.project.python_versions(nox.project.load_toml(ROOT / "pyproject.toml"))  # those that are claimed
+CLASSIFIERS = nox.project.load_toml(ROOT / "pyproject.toml")["project"]["classifiers"]
+PYTHONS = [line.split()[-1] for line in CLASSIFIERS if line.startswith("Programming Language :: Python :: 3.")]
 TEST_ENV = {"JAX_PLATFORMS": "cpu"}  # the tests are meant for the CPU
 FRAMEWORK_TESTS = ("test_backend_*.py", "test_agree*.py")
 FRAMEWORKS = ("torch", "jax")
