@@ -3,7 +3,9 @@
 import json
 import math
 import shutil
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -123,6 +125,15 @@ def test_odd_sessions_are_refused_where_hours_are_counted(tmp_path: Path):
     made.sessions.write_text("{}\n")
     with pytest.raises(Refused, match=r"sessions\.jsonl, line 1: backend is missing"):
         training_time(made, 40)
+
+
+def test_a_clock_that_is_set_back_makes_no_session_shorter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    day = iter(range(10**9, 0, -3600))
+    monkeypatch.setattr("tasks.loop.time", SimpleNamespace(**vars(time) | {"time": lambda: float(next(day))}))
+    start = [*TINY, "--updates", "40", "--backend", "numpy_trainer"]
+    assert inside(*start, "--out", "run", cwd=tmp_path).returncode == 0
+    (session,) = read_records(tmp_path / "run" / "sessions.jsonl")
+    assert session["seconds"] >= 0 and session["began"] == 10**9
 
 
 def test_half_a_line_does_not_spoil_the_next(tmp_path: Path):
