@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["MPLCONFIGDIR"] = folder
         if find_spec("matplotlib") is not None:
             # The list of fonts is made once, here: a process that needs over 5 seconds for it says so on stderr.
-            subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True, check=True)
+            subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], capture_output=True)
     configuration.set_hypothesis_home_dir(os.environ["PONDERNET_TESTS"])
 
 

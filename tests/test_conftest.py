@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ODD = {
+    "CI": "true",
     "COLUMNS": "20",
     "LINES": "3",
     "FORCE_COLOR": "1",
@@ -29,7 +30,7 @@ ODD = {
     "XDG_CONFIG_HOME": "/nowhere",
     "TZ": "Asia/Kathmandu",
 }
-INHERITED = {"HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TZ", "COLUMNS", "PYTHONOPTIMIZE"}
+INHERITED = {"CI", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "TZ", "COLUMNS", "PYTHONOPTIMIZE"}
 
 
 def test_variables_of_the_shell_do_not_arrive():
