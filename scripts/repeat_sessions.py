@@ -5,8 +5,8 @@
 
 Run it in the background: it takes hours. Stop it with Ctrl-C or SIGTERM at any time, and start it again with the same
 command: what is done is not done again. Every second run of a session has one busy process per core beside it. The
-sessions take turns, so that an unfinished proof covers all of them. The tree must not change meanwhile: to go on working
-in it, clone it and test the clone (--repo).
+sessions take turns, so that an unfinished proof covers all of them. The tree must not change meanwhile: to go on
+working in it, clone it and test the clone (--repo).
 
 A line of JSON per finished run is appended to DIR/runs.jsonl: session, number, load (idle or busy), commit, code,
 seconds, time, log. The output of a run that failed stays in DIR/logs. Runs count for the commit that was tested;
