@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.nn import log_sigmoid
 
 from ponder_jax.act import act_cost, act_output, act_weights
-from ponder_jax.arrays import as_float, expand_right
+from ponder_jax.arrays import as_float, either, expand_right, on_any, settle_axes, vary_like
 from ponder_jax.halting import log_halting
 from ponder_jax.losses import ponder_loss, weighted_mean
 from ponder_ref import checks
@@ -46,7 +46,7 @@ def freeze(halted: jax.Array, old: Any, new: Any) -> Any:
 
 
 def settle(one: Callable, state: Any) -> Any:
-    """h₀ in the dtypes that the step returns, which a loop must keep; what else changes is named."""
+    """h₀ in the dtypes and over the mesh axes that a step returns: a loop must keep them. Other changes are named."""
     after = jax.eval_shape(one, state)[1]
     old, new = jax.tree.structure(state), jax.tree.structure(after)
     if old != new:
@@ -55,7 +55,8 @@ def settle(one: Callable, state: Any) -> Any:
         if before.shape != now.shape:
             name = f"state{jax.tree_util.keystr(path)}"
             raise ValueError(f"{name} must keep its shape: {before.shape} became {now.shape}")
-    return jax.tree.map(lambda x, now: x if x.dtype == now.dtype else x.astype(now.dtype), state, after)
+    state = jax.tree.map(lambda x, now: x if x.dtype == now.dtype else x.astype(now.dtype), state, after)
+    return settle_axes(lambda state: one(state)[1], state)
 
 
 def ponder(
@@ -109,11 +110,11 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
 
     def body(state, _):
         if readout is not None:
-            state = advance(state)
-            return state, state
-        y_hat, state, z = advance(state)
+            after = advance(state)
+            return vary_like(after, state), after
+        y_hat, after, z = advance(state)
         checks.check_step_result(y_hat, z)
-        return state, (y_hat, z)
+        return vary_like(after, state), (y_hat, z)
 
     state = settle(advance if readout is None else lambda h: (None, advance(h)), state)
     state, stacked = jax.lax.scan(body, state, None, length=steps, unroll=min(unroll, steps))
@@ -149,10 +150,14 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         return (given, state, total, lengths), (y_hat, z)
 
     def body(carry, n):
-        return jax.lax.cond((carry[3] == 0).any(), run, lambda carry, n: (carry, nothing), carry, n)
+        # In a shard_map all devices leave together: gradients of what they share are summed over them at every step.
+        going_on = on_any((carry[3] == 0).any())
+        after, results = either(going_on, run, lambda carry, n: (carry, nothing), carry, n)
+        return vary_like(after, carry), results
 
     numbers = jnp.arange(1, max_steps + 1, dtype=jnp.int32)
     carry = state, state, total, jnp.zeros(z_shape.shape, jnp.int32)
+    carry = settle_axes(lambda carry: run(carry, 1)[0], carry)
     (_, state, _, lengths), (y_hat, z) = jax.lax.scan(body, carry, numbers, unroll=min(unroll, max_steps))
     return y_hat, z, state, jnp.where(lengths > 0, lengths, max_steps)
 
