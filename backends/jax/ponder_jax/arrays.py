@@ -98,7 +98,7 @@ def length_array(lengths: jax.Array | None, x: jax.Array) -> jax.Array | int:
 
 def expand_right(x: jax.Array, ndim: int) -> jax.Array:
     """x with axes of length 1 added behind, up to ndim."""
-    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))
+    return x.reshape((*x.shape, *[1] * (ndim - x.ndim)))
 
 
 def axes_of(x) -> frozenset:

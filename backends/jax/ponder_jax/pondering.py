@@ -175,6 +175,28 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
 
+def harmless(tree: Any, weights: jax.Array | None, lead: int = 0) -> Any:
+    """A tree in which rows of weight 0 are another row that has weight, or zeros if none has, without gradient (M6).
+
+    Such a row can do no harm in any criterion. What does not have the batch's axes, after `lead` others, is kept.
+    """
+    if weights is None:
+        return tree
+    live = jnp.asarray(weights).astype(bool)
+    at, ones = live.reshape(-1).argmax()[None], [1] * live.ndim
+
+    def leaf(x: Any) -> Any:
+        if getattr(x, "shape", ())[lead : lead + live.ndim] != live.shape or not hasattr(x, "dtype"):
+            return x
+        before, after = x.shape[:lead], x.shape[lead + live.ndim :]
+        rows = jax.lax.stop_gradient(x).reshape((*before, live.size, *after))
+        row = jnp.take(rows, at, axis=lead).reshape((*before, *ones, *after))
+        row = jnp.where(live.any(), row, jnp.zeros_like(row))
+        return jnp.where(expand_right(live, live.ndim + len(after)), x, row)
+
+    return jax.tree.map(leaf, tree)
+
+
 def _example_losses(criterion: Callable, y_hat: jax.Array, targets: Any, batch: tuple[int, ...]) -> jax.Array:
     """criterion, averaged over what lies beyond the batch axes."""
     values = criterion(y_hat, targets)
@@ -196,22 +218,26 @@ def pondering_loss(
 
     Args:
       out: of `ponder`.
-      targets: `[...batch, ...]`.
+      targets: `[...batch, ...]`, or a tree of such arrays.
       criterion: a function of a prediction `[...batch, ...]` and targets, an array that begins with the batch shape;
         it is mapped over the steps.
       log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
       beta, tau: weights of the KL and of ACT's cost.
-      weights: `[...batch]` (L3).
+      weights: `[...batch]` (L3); what a row of weight 0 has as prediction and targets has no influence.
     """
     batch = out.halt_logits.shape[1:]
+    checks.check_weights(weights, batch)
+    y_hat, targets = harmless(out.y_hat, weights, lead=1), harmless(targets, weights)
     if out.act is not None:
-        y_hat = act_output(out.act.weights, out.y_hat)
+        y_hat = harmless(act_output(out.act.weights, y_hat), weights)
         rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        if weights is not None:
+            rec, reg = (jnp.where(jnp.asarray(weights).astype(bool), part, 0.0) for part in (rec, reg))
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
-    y_hat = jnp.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
+    y_hat = jnp.where(expand_right(out.log_p == -math.inf, y_hat.ndim), 0.0, y_hat)
     step_losses = jax.vmap(lambda y: _example_losses(criterion, y, targets, batch))(y_hat)
     prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

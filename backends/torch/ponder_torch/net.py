@@ -125,9 +125,9 @@ class PonderNet(nn.Module):
 
         Args:
           out: what calling the module gave.
-          targets: `[...batch, ...]`.
-          criterion: any loss of a prediction and a target, one value an example (not averaged over the batch).
-          weights: `[...batch]`; padding has weight 0.
+          targets: `[...batch, ...]`, or a tree of such tensors.
+          criterion: any loss of a prediction and a target, one value per example (not averaged over the batch).
+          weights: `[...batch]`; padding has weight 0 and no influence, whatever its predictions and targets are.
         """
         prior = self.prior(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
         prices = {"beta": self.beta, "tau": self.tau}

@@ -155,6 +155,28 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
 
+def harmless(tree: Any, weights: torch.Tensor | None, lead: int = 0) -> Any:
+    """A tree in which rows of weight 0 are another row that has weight, or zeros if none has, without gradient (M6).
+
+    Such a row can do no harm in any criterion. What does not have the batch's axes, after `lead` others, is kept.
+    """
+    if weights is None:
+        return tree
+    live = weights.bool()
+    at, ones = live.flatten().long().argmax().reshape(1), [1] * live.ndim
+
+    def leaf(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.shape[lead : lead + live.ndim] != live.shape:
+            return x
+        before, after = x.shape[:lead], x.shape[lead + live.ndim :]
+        rows = x.detach().reshape((*before, live.numel(), *after))
+        row = rows.index_select(lead, at).reshape((*before, *ones, *after))
+        row = torch.where(live.any(), row, torch.zeros_like(row))
+        return torch.where(expand_right(live, live.ndim + len(after)), x, row)
+
+    return map_tree(leaf, tree)
+
+
 def _example_losses(criterion: Callable, y_hat: torch.Tensor, targets: Any, batch: tuple[int, ...]) -> torch.Tensor:
     """criterion, averaged over what lies beyond the batch axes."""
     values = criterion(y_hat, targets)
@@ -183,21 +205,25 @@ def pondering_loss(
 
     Args:
       out: of `ponder`.
-      targets: `[...batch, ...]`.
+      targets: `[...batch, ...]`, or a tree of such tensors.
       criterion: a function of a prediction `[...batch, ...]` and targets, a tensor that begins with the batch shape.
       log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
       beta, tau: weights of the KL and of ACT's cost.
-      weights: `[...batch]` (L3).
+      weights: `[...batch]` (L3); what a row of weight 0 has as prediction and targets has no influence.
     """
     batch = tuple(out.halt_logits.shape[1:])
+    checks.check_weights(weights, batch)
+    y_hat, targets = harmless(out.y_hat, weights, lead=1), harmless(targets, weights)
     if out.act is not None:
-        y_hat = act_output(out.act.weights, out.y_hat)
+        y_hat = harmless(act_output(out.act.weights, y_hat), weights)
         rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        if weights is not None:
+            rec, reg = (torch.where(weights.bool(), part, 0.0) for part in (rec, reg))
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
-    y_hat = torch.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
+    y_hat = torch.where(expand_right(out.log_p == -math.inf, y_hat.ndim), 0.0, y_hat)
     step_losses = _step_losses(criterion, y_hat, targets, batch)
     prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)
