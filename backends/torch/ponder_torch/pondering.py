@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from ponder_ref import checks
 from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
-from ponder_ref.trees import map_tree
+from ponder_ref.trees import leaves_of, map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
 from ponder_torch.arrays import as_float, expand_right
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy, squared_error
@@ -51,6 +51,15 @@ def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
         return torch.where(expand_right(halted, after.ndim), before, after)
 
     return map_tree(leaf, old, map_tree(_check_leaf, new))
+
+
+def _check_rows(old: Any, new: Any, batch: tuple[int, ...]) -> None:
+    """Refuses a state that has lost rows of the batch: it would be stretched over the others."""
+    before, after = leaves_of(old), leaves_of(new)
+    for a, b in zip(before, after, strict=True) if len(before) == len(after) else ():
+        own = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape[: len(batch)] == batch
+        if own and b.shape[: len(batch)] != batch:
+            raise ValueError(f"state must keep its rows: shape {tuple(a.shape)} became {tuple(b.shape)}")
 
 
 def ponder(
@@ -101,8 +110,9 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
     states, predictions, logits = [], [], []
     for _ in range(steps):
         if readout is None:
-            y_hat, state, z = advance(state)
+            given, (y_hat, state, z) = state, advance(state)
             checks.check_step_result(y_hat, z)
+            _check_rows(given, state, z.shape)
             predictions.append(y_hat)
             logits.append(z)
         else:
@@ -127,6 +137,7 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         else:
             state, (y_hat, z) = result, readout(result)
         checks.check_step_result(y_hat, z)
+        _check_rows(given, state, z.shape)
         predictions.append(y_hat)
         logits.append(z)
         (counted,) = as_float(z.detach())
