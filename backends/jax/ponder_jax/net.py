@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import numpy as np
 from flax import nnx
 
 from ponder_jax.infer import predict
@@ -79,6 +80,8 @@ class PonderNet(nnx.Module):
         if log_prior is not None:
             checks.check_floating("log_prior", log_prior)
             checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
+            if not isinstance(log_prior, jax.core.Tracer):
+                checks.check_distribution("log_prior", np.asarray(log_prior, np.float64), checks.dtype_name(log_prior))
         self.log_prior = nnx.Variable(log_prior) if log_prior is not None else None
 
     def __call__(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
