@@ -1,10 +1,13 @@
 """Argument checks that every backend shares: shapes, dtypes and Python numbers, never array values (spec B4).
 
 The functions look at `.shape` and `.dtype` only, so they serve NumPy, torch and JAX arrays alike, tracers included.
+Only `check_distribution` looks at values: a module's own prior, once, when the module is made and they are there.
 """
 
 from numbers import Integral, Real
 from typing import Any
+
+import numpy as np
 
 LOW_PRECISION = ("bfloat16", "float16")
 FLOATS = (*LOW_PRECISION, "float32", "float64", "complex128")  # complex128: tangents of the reference's complex step
@@ -83,6 +86,14 @@ def check_log_prior(log_prior: Any, log_p: Any) -> None:
         raise ValueError(
             f"log_prior must have shape {(log_p.shape[0],)} or {tuple(log_p.shape)}, got {tuple(log_prior.shape)}"
         )
+
+
+def check_distribution(name: str, values: Any, dtype: str) -> None:
+    """A module's own prior, as float64 NumPy: logarithms of probabilities; one that is none would train in silence."""
+    with np.errstate(over="ignore"):
+        total = float(np.exp(values).sum())
+    if not abs(total - 1) <= (0.05 if dtype in LOW_PRECISION else 1e-3):  # a NaN is in no interval
+        raise ValueError(f"{name} must be logarithms of probabilities that sum to 1, got a sum of {total:g}")
 
 
 def check_weights(weights: Any, batch: tuple[int, ...]) -> None:

@@ -5,7 +5,7 @@ The signatures themselves are those of `ponder_ref`'s functions; the judge reads
 
 from typing import Any, NamedTuple
 
-SPEC_VERSION = "1.6.0"
+SPEC_VERSION = "1.7.0"
 
 
 class PonderLoss(NamedTuple):

@@ -104,6 +104,26 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
     return Pondered(y_hat, z, log_p, lengths, state, None)
 
 
+def harmless(tree: Any, weights, lead: int = 0) -> Any:
+    """A tree in which rows of weight 0 are another row that has weight, or zeros if none has (M6).
+
+    Such a row can do no harm in any criterion. What does not have the batch's axes, after `lead` others, is kept.
+    """
+    if weights is None:
+        return tree
+    live = np.asarray(weights).astype(bool)
+
+    def leaf(x):
+        if not hasattr(x, "dtype") or np.shape(x)[lead : lead + live.ndim] != live.shape:
+            return x
+        before, after = x.shape[:lead], x.shape[lead + live.ndim :]
+        rows = x.reshape((*before, live.size, *after))
+        row = rows.take([live.argmax()], axis=lead).reshape((*before, *[1] * live.ndim, *after))
+        return np.where(live.reshape((*live.shape, *[1] * len(after))), x, row if live.any() else np.zeros_like(row))
+
+    return map_tree(leaf, tree)
+
+
 def _example_losses(criterion: Callable, y_hat, targets, batch: tuple[int, ...]) -> np.ndarray:
     """criterion, averaged over what lies beyond the batch axes."""
     values = as_float(criterion(y_hat, targets))
@@ -118,21 +138,25 @@ def pondering_loss(
 
     Args:
       out: of `ponder`.
-      targets: `[...batch, ...]`.
+      targets: `[...batch, ...]`, or a tree of such arrays.
       criterion: a function of a prediction `[...batch, ...]` and targets, an array that begins with the batch shape.
       log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
       beta, tau: weights of the KL and of ACT's cost.
-      weights: `[...batch]` (L3).
+      weights: `[...batch]` (L3); what a row of weight 0 has as prediction and targets has no influence.
     """
     batch = out.halt_logits.shape[1:]
+    checks.check_weights(weights, batch)
+    y_hat, targets = harmless(out.y_hat, weights, lead=1), harmless(targets, weights)
     if out.act is not None:
-        y_hat = act_output(out.act.weights, out.y_hat)
+        y_hat = harmless(act_output(out.act.weights, y_hat), weights)
         rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        if weights is not None:
+            rec, reg = (np.where(np.asarray(weights) == 0, 0, part) for part in (rec, reg))
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     used = np.real(out.log_p) > -np.inf
-    y_hat = np.where(used.reshape((*used.shape, *[1] * (out.y_hat.ndim - used.ndim))), out.y_hat, 0)
+    y_hat = np.where(used.reshape((*used.shape, *[1] * (y_hat.ndim - used.ndim))), y_hat, 0)
     step_losses = np.stack([_example_losses(criterion, y, targets, batch) for y in y_hat])
     prior, beta = (np.real(out.log_p), 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

@@ -22,8 +22,17 @@ from infer_checks import (  # noqa: E402
     check_stream_of_module,
     inputs,
 )
+from stream_checks import (  # noqa: E402
+    WRONG,
+    check_bad_request,
+    check_few_buckets,
+    check_first_of_two,
+    check_reorder_buffer,
+    check_silence,
+)
 
 from ponder_jax import PonderNet, predict, stream, to_numpy  # noqa: E402
+from ponder_jax.stream import Bucket  # noqa: E402
 
 
 class Step(nnx.Module):
@@ -196,3 +205,35 @@ def counts_of(net) -> list[int]:
     """The counts of the random numbers that were drawn."""
     state = nnx.filter_state(nnx.state(net), nnx.RngCount)
     return [int(variable[...]) for _, variable in nnx.to_flat_state(state)]
+
+
+def linear() -> SimpleNamespace:
+    """A step of inputs with three numbers; the first decides how soon an example halts."""
+    w = jnp.linspace(-1, 1, 9).reshape(3, 3)
+
+    def step(x, h):
+        h = h + x @ w
+        return h, h, h[:, 0]
+
+    return SimpleNamespace(step=step, start=lambda x: (x, x @ w * 0), max_steps=STEPS)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_examples_before_a_bad_request_are_answered(wrong: str):
+    check_bad_request(stream, linear(), WRONG[wrong])
+
+
+def test_the_first_of_two_bad_requests_is_named():
+    check_first_of_two(stream, linear())
+
+
+def test_a_slow_example_does_not_fill_the_memory_with_those_behind_it():
+    check_reorder_buffer(stream, summed(lambda x: x))
+
+
+def test_shapes_that_come_no_more_are_forgotten():
+    check_few_buckets(stream, summed(lambda x: x[:, 0]), Bucket)
+
+
+def test_an_idle_stream_rests(monkeypatch: pytest.MonkeyPatch):
+    check_silence(stream, summed(lambda x: x), monkeypatch)

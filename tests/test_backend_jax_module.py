@@ -226,6 +226,15 @@ def test_a_module_like_any_other(data):
         ({"initial_state": zeros, "method": "guess"}, "method must be one of"),
         ({"initial_state": zeros, "min_steps": 9}, "min_steps must be an integer in 1..3"),
         ({"initial_state": zeros, "log_prior": np.zeros(4)}, r"log_prior must have the shape \(3,\)"),
+        ({"initial_state": zeros, "log_prior": jnp.zeros(3)}, "log_prior must be .* got a sum of 3"),
+        (
+            {"initial_state": zeros, "log_prior": jnp.zeros(3) - np.nan},
+            "log_prior must be .* got a sum of nan",
+        ),
+        (
+            {"initial_state": zeros, "log_prior": jnp.zeros(3) + np.inf},
+            "log_prior must be .* got a sum of inf",
+        ),
     ],
 )
 def test_bad_arguments(options: dict, sentence: str):
@@ -285,3 +294,15 @@ def test_what_a_step_sows_is_dropped():
 def test_a_target_below_zero_is_no_class_in_any_dtype(dtype: str):
     y_hat = jnp.asarray(np.random.default_rng(0).normal(size=(2, 200)), jnp.float32)
     assert jnp.isnan(cross_entropy(y_hat, jnp.array([-1, -100], dtype))).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_priors_that_are_taken(dtype: str):
+    """Rounded ones, ones that exclude steps, and traced ones, whose values are not looked at."""
+
+    def build(prior):
+        return PonderNet(Step(), max_steps=3, initial_state=zeros, log_prior=prior)
+
+    for prior in (jnp.log(jnp.full(3, 1 / 3)), jnp.log(jnp.array([0.5, 0.5, 0.0])), np.log([0.25, 0.25, 0.5])):
+        build(jnp.asarray(prior, dtype))
+    jax.jit(lambda prior: build(prior).log_prior[...])(jnp.zeros(3))

@@ -19,9 +19,19 @@ from infer_checks import (  # noqa: E402
     check_stream_of_module,
     inputs,
 )
+from stream_checks import (  # noqa: E402
+    WRONG,
+    check_bad_request,
+    check_bad_value,
+    check_few_buckets,
+    check_first_of_two,
+    check_reorder_buffer,
+    check_silence,
+)
 from torch import nn  # noqa: E402
 
 from ponder_torch import PonderNet, predict, stream, to_numpy  # noqa: E402
+from ponder_torch.stream import Bucket  # noqa: E402
 
 
 class Step(nn.Module):
@@ -214,3 +224,52 @@ def test_ids_may_be_numpys_and_no_examples_are_named():
     assert torch.equal(given.steps, predict(model.step, x, x * 0, max_steps=4).steps)
     with pytest.raises(ValueError, match=r"x must have at least one example, got shape \(0,\)"):
         predict(model.step, x[:0], x[:0], max_steps=4)
+
+
+def linear() -> SimpleNamespace:
+    """A step of inputs with three numbers; the first decides how soon an example halts."""
+    w = torch.linspace(-1, 1, 9).reshape(3, 3)
+
+    def step(x, h):
+        h = h + x @ w
+        return h, h, h[:, 0]
+
+    return SimpleNamespace(step=step, start=lambda x: (x, x @ w * 0), max_steps=STEPS)
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_examples_before_a_bad_request_are_answered(wrong: str):
+    check_bad_request(stream, linear(), WRONG[wrong])
+
+
+def test_the_first_of_two_bad_requests_is_named():
+    check_first_of_two(stream, linear())
+
+
+def test_a_slow_example_does_not_fill_the_memory_with_those_behind_it():
+    check_reorder_buffer(stream, summed(lambda x: x))
+
+
+def test_shapes_that_come_no_more_are_forgotten():
+    check_few_buckets(stream, summed(lambda x: x[:, 0]), Bucket)
+
+
+def test_an_idle_stream_rests(monkeypatch: pytest.MonkeyPatch):
+    check_silence(stream, summed(lambda x: x), monkeypatch)
+
+
+def test_examples_beside_a_bad_value_are_answered():
+    def z(x):
+        if bool((x > 1e6).any()):
+            raise FloatingPointError("too large a number")
+        return x
+
+    check_bad_value(stream, summed(z))
+
+
+def test_the_unroll_refuses_a_state_that_loses_rows():
+    x = torch.ones(4, 2)
+    for options in ({}, {"epsilon": 0.1}, {"method": "act"}):
+        net = PonderNet(lambda x, h: (x, h[:1], x[:, 0]), max_steps=3, initial_state=zeros, **options)
+        with pytest.raises(ValueError, match=r"state must keep its rows: shape \(4, 6\) became \(1, 6\)"):
+            net(x)

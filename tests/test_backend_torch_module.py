@@ -256,6 +256,15 @@ def test_compiled_as_one_graph(data):
         ({"initial_state": zeros, "method": "guess"}, "method must be one of"),
         ({"initial_state": zeros, "min_steps": 9}, "min_steps must be an integer in 1..3"),
         ({"initial_state": zeros, "log_prior": torch.zeros(4)}, r"log_prior must have the shape \(3,\)"),
+        ({"initial_state": zeros, "log_prior": torch.zeros(3)}, "log_prior must be .* got a sum of 3"),
+        (
+            {"initial_state": zeros, "log_prior": torch.zeros(3) - np.nan},
+            "log_prior must be .* got a sum of nan",
+        ),
+        (
+            {"initial_state": zeros, "log_prior": torch.zeros(3) + np.inf},
+            "log_prior must be .* got a sum of inf",
+        ),
     ],
 )
 def test_bad_arguments(options: dict, sentence: str):
@@ -295,3 +304,15 @@ def test_lengths_of_any_integer_dtype(dtype: str):
 def test_arrays_of_another_framework_are_refused():
     with pytest.raises(ValueError, match="arrays must be torch tensors, got a ndarray"):
         ponder_torch.log_halting(np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_priors_that_are_taken(dtype: torch.dtype):
+    """Rounded ones, ones that exclude steps, and those whose values are not there to be looked at."""
+    for prior in (torch.full((3,), 1 / 3).log(), torch.tensor([0.5, 0.5, 0.0]).log(), torch.empty(3, device="meta")):
+        PonderNet(Step(), max_steps=3, initial_state=zeros, log_prior=prior.to(dtype))
+
+    def kept(prior):
+        return PonderNet(torch.add, max_steps=3, initial_state=zeros, log_prior=prior).log_prior * 2
+
+    assert torch.func.vmap(kept)(torch.zeros(2, 3, dtype=dtype)).shape == (2, 3)

@@ -27,10 +27,13 @@ from ponder_ref.settings import Model
 WEIGHTS = {"fractions": np.array([0.5, 0.0, 1.0, 2.0]), "a mask": np.array([True, False, True, True])}
 
 
-def _loss(backend: Any, out: Any, targets: Any, prior: Any, weights: Any, options: dict[str, Any]) -> Any:
+def _loss(
+    backend: Any, out: Any, targets: Any, prior: Any, weights: Any, options: dict[str, Any], criterion: Any = None
+) -> Any:
     prior = prior if options.get("method", "ponder") == "ponder" else None
     prices = {"beta": 0.3, "tau": 0.2}
-    return backend.pondering_loss(out, targets, backend.cross_entropy, log_prior=prior, weights=weights, **prices)
+    criterion = backend.cross_entropy if criterion is None else criterion
+    return backend.pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
 
 
 def _compare_loss(trial: Trial, what: str, got: Any, want: Any, live: np.ndarray) -> None:
@@ -124,6 +127,67 @@ def what_lies_beyond(trial: Trial) -> None:
     compare(trial, "M6", "example_rec beside a NaN", numpy("pondering_loss", value)[others], np.real(right)[others])
 
 
+def _batch_bound(y_hat: Any, targets: Any) -> Any:
+    """A criterion of two targets that looks at its batch: what it is given of one row reaches the losses of all."""
+    first, (second,) = targets["first"], targets["rest"]
+    off = y_hat * second - (first[0] + first[1] + first[2] + first[3]) * 0.25 + (y_hat[0] + y_hat[1] + y_hat[3]) * 0.5
+    return off * off
+
+
+def _register_weightless(way: str) -> None:
+    _, options = WAYS[way]
+    needs = ("ponder", "pondering_loss", "cross_entropy", "value_and_grad")
+
+    @check("M6", "module", *needs, level="module", name=f"rows of weight 0: {way}")
+    def run(trial: Trial) -> None:
+        """Predictions and targets of weight 0 are kept from the criterion: values and slopes do not depend on them."""
+        network, _ = clear_network(trial)
+        _, out = ponder_both(trial, network, options)
+        backend, dead = trial.subject.backend, np.array([False, True, False, True])
+        held = {name: on_backend(trial, np.real(getattr(out, name))) for name in ("halt_logits", "lengths")}
+        held["log_p"] = None if out.log_p is None else on_backend(trial, np.real(out.log_p))
+        held["act"] = None if out.act is None else type(out.act)(*(on_backend(trial, np.real(x)) for x in out.act))
+        prior = on_backend(trial, round_to(trial.dtype, PRIOR))
+        weights = on_backend(trial, np.where(dead, 0, [0.5, 1.0, 2.0, 1.0]))
+        numbers = round_to(trial.dtype, trial.rng().normal(size=(2, 4, OUTPUTS)))
+
+        def loss(y_hat, targets, criterion):
+            given = Pondered(y_hat=y_hat, state=None, **held)
+            return _loss(backend, given, targets, prior, weights, options, criterion).loss
+
+        def by_batch(y_hat, first, second):
+            return loss(y_hat, {"first": first, "rest": (second,)}, _batch_bound)
+
+        def by_class(y_hat, targets):
+            return loss(y_hat, targets, backend.cross_entropy)
+
+        for name, fn, clean in (
+            ("looks at its batch", by_batch, numbers),
+            ("has classes", by_class, [network.targets]),
+        ):
+
+            def slopes(spoilt: float, wrong: int, fn=fn, clean=clean) -> tuple[np.ndarray, np.ndarray]:
+                y_hat = np.where(dead[:, None], spoilt, np.real(out.y_hat))
+                targets = [np.where(dead.reshape(4, *[1] * (part.ndim - 1)), wrong, part) for part in clean]
+                try:
+                    constants = tuple(on_backend(trial, part) for part in targets)
+                    value, (slope,) = trial.subject.gradients(fn, [y_hat], trial.dtype, constants)
+                except (ValueError, IndexError, RuntimeError) as error:
+                    raise Violation("M6", f"pondering_loss, {way}, fails on targets of weight 0: {error}") from None
+                return value, slope
+
+            right = slopes(1.0, 1)
+            for spoilt, wrong in ((np.nan, -100), (3.0, OUTPUTS), (-np.inf, -1)):
+                got = slopes(spoilt, wrong)
+                what = f"pondering_loss, {way}, of a criterion that {name}"
+                for part, value, expected in zip(("value", "slope"), got, right, strict=True):
+                    if not np.array_equal(value, expected):
+                        given = f"predictions {spoilt} and targets {wrong} of weight 0"
+                        raise Violation("M6", f"{what}: {given} change the {part} from {expected} to {value}")
+                if got[1][:, dead].any():
+                    raise Violation("M6", f"{what}: the slope by predictions of weight 0 is {got[1][:, dead]}, not 0")
+
+
 def _register_gradient(way: str) -> None:
     _, options = WAYS[way]
     needs = ("ponder", "pondering_loss", "cross_entropy", "value_and_grad")
@@ -155,6 +219,8 @@ def _register_gradient(way: str) -> None:
 for _way in WAYS:
     _register_loss(_way)
     _register_gradient(_way)
+for _way in ("ponder", "epsilon", "repeat", "act"):
+    _register_weightless(_way)
 
 
 @check("M7", "module", "ponder", "value_and_grad", level="module")

@@ -15,9 +15,10 @@ NAME = "jax"
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 ENVIRONMENT = {"float64": {"JAX_ENABLE_X64": "1"}}  # float64 is a choice for the whole process in JAX
 # A judge compiles a thousand tiny functions: without fusions and optimisation XLA does that five times sooner.
+_EMITTERS = "--xla_cpu_use_fusion_emitters=false " if jax.__version_info__ < (0, 12) else ""  # ends the process later
 QUICK = {
-    "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"
-    " --xla_llvm_disable_expensive_passes=true --xla_cpu_parallel_codegen_split_count=1"
+    "XLA_FLAGS": _EMITTERS + "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_parallel_codegen_split_count=1"
 }
 
 
@@ -97,4 +98,79 @@ def length_array(lengths: jax.Array | None, x: jax.Array) -> jax.Array | int:
 
 def expand_right(x: jax.Array, ndim: int) -> jax.Array:
     """x with axes of length 1 added behind, up to ndim."""
-    return x.reshape(*x.shape, *[1] * (ndim - x.ndim))
+    return x.reshape((*x.shape, *[1] * (ndim - x.ndim)))
+
+
+def axes_of(x) -> frozenset:
+    """The mesh axes over which an array, or what `jax.eval_shape` says of one, differs inside a `shard_map`."""
+    kind = x if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x)
+    manual = getattr(kind, "mat", None) or getattr(kind, "manual_axis_type", None)  # before jax 0.10: vma
+    return frozenset((getattr(kind, "vma", None) if manual is None else manual.varying) or ())
+
+
+def _vary(x: jax.Array, axes: frozenset) -> jax.Array:
+    """The array as one that differs over these axes, too."""
+    missing = tuple(sorted(axes - axes_of(x), key=str))
+    if not missing:
+        return x
+    return jax.lax.pcast(x, missing, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary(x, missing)
+
+
+def vary_like(tree, like):
+    """A tree whose leaves differ over the axes over which those of another do; as it is outside a `shard_map`."""
+    return jax.tree.map(lambda x, other: _vary(x, axes_of(other)), tree, like)
+
+
+def _manual() -> bool:
+    """Whether this is traced inside a `shard_map`."""
+    return bool(jax.sharding.get_abstract_mesh().manual_axes)
+
+
+def on_any(condition: jax.Array) -> jax.Array:
+    """Whether it holds on any device of a `shard_map`: the same answer on all, so that collectives may depend on it."""
+    axes = tuple(sorted(axes_of(condition), key=str))
+    return jax.lax.psum(condition.astype(jnp.int32), axes) > 0 if axes else condition
+
+
+def settle_axes(fn: Callable, tree, deciding: Callable | None = None):
+    """A tree that differs over the same mesh axes as fn(tree), leaf by leaf: a loop must keep its types.
+
+    Args:
+      fn: from a tree to one of the same structure; or the body of a loop.
+      tree: where the loop begins; its zeros, say, differ over no axis.
+      deciding: whether the loop goes on, of a tree; over its axes all leaves come to differ.
+    """
+
+    def after(tree):
+        new = fn(tree)
+        axes = frozenset() if deciding is None else axes_of(deciding(tree))
+        return jax.tree.map(lambda x: _vary(x, axes), new)
+
+    while _manual():
+        grown = vary_like(tree, jax.eval_shape(after, tree))
+        if all(map(lambda x, y: axes_of(x) == axes_of(y), jax.tree.leaves(grown), jax.tree.leaves(tree))):
+            break
+        tree = grown
+    return tree
+
+
+def either(condition: jax.Array, yes: Callable, no: Callable, *operands):
+    """`jax.lax.cond` whose branches may differ over different mesh axes."""
+    if not _manual():
+        return jax.lax.cond(condition, yes, no, *operands)
+    types = [jax.eval_shape(branch, *operands) for branch in (yes, no)]
+
+    def alike(branch: Callable) -> Callable:
+        def run(*operands):
+            result = vary_like(vary_like(branch(*operands), types[0]), types[1])
+            return jax.tree.map(lambda x: _vary(x, axes_of(condition)), result)
+
+        return run
+
+    return jax.lax.cond(condition, alike(yes), alike(no), *operands)
+
+
+def loop_while(going_on: Callable, body: Callable, carry):
+    """`jax.lax.while_loop` from a carry that may differ over fewer mesh axes than what the body makes of it."""
+    carry = settle_axes(body, carry, going_on)
+    return jax.lax.while_loop(going_on, lambda carry: vary_like(body(carry), carry), carry)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.arrays import as_float, expand_right
+from ponder_jax.arrays import as_float, either, expand_right, loop_while
 from ponder_jax.exits import Memory, Numbers, decide, fresh_memory, numbers_of
 from ponder_jax.halting import expected_prediction, log_halting
 from ponder_jax.pondering import settle
@@ -96,7 +96,7 @@ def _refilled(slots: Slots, waiting: Any, ids: jax.Array, following: jax.Array, 
         blend = jax.tree.map(jnp.zeros_like, slots.blend)
         return select(fresh, Slots(x, state, blend, memory, number), slots)
 
-    return jax.lax.cond(fresh.any(), fill, lambda slots: slots, slots), following + fresh.sum(dtype=jnp.int32)
+    return either(fresh.any(), fill, lambda slots: slots, slots), following + fresh.sum(dtype=jnp.int32)
 
 
 @partial(jax.jit, static_argnames=("policy", "width", "traced"))
@@ -133,14 +133,12 @@ def _predict(step, x, state, ids, numbers: Numbers, *, policy: Policy, width: in
     narrow = width // NARROW if width // NARROW >= LEAST_SLOTS // 2 else 0
     carry = slots, jnp.int32(min(width, count)), answers, kept, jnp.int32(0)
     going_on = lambda carry: (carry[0].place < count).sum() > jnp.where(carry[1] < count, 0, narrow)  # noqa: E731
-    carry = jax.lax.while_loop(going_on, lambda carry: body(carry, count > width), carry)
+    carry = loop_while(going_on, lambda carry: body(carry, count > width), carry)
     if narrow:
         running_first = jnp.argsort(carry[0].place)[:narrow]
         slots = jax.tree.map(lambda leaf: jnp.take(leaf, running_first, axis=0), carry[0])
         carry = slots, *carry[1:]
-        carry = jax.lax.while_loop(
-            lambda carry: (carry[0].place < count).any(), lambda carry: body(carry, False), carry
-        )
+        carry = loop_while(lambda carry: (carry[0].place < count).any(), lambda carry: body(carry, False), carry)
     _, _, answers, kept, rows = carry
     return answers, kept, rows
 

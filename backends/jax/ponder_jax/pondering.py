@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.nn import log_sigmoid
 
 from ponder_jax.act import act_cost, act_output, act_weights
-from ponder_jax.arrays import as_float, expand_right
+from ponder_jax.arrays import as_float, either, expand_right, on_any, settle_axes, vary_like
 from ponder_jax.halting import log_halting
 from ponder_jax.losses import ponder_loss, weighted_mean
 from ponder_ref import checks
@@ -46,7 +46,7 @@ def freeze(halted: jax.Array, old: Any, new: Any) -> Any:
 
 
 def settle(one: Callable, state: Any) -> Any:
-    """h₀ in the dtypes that the step returns, which a loop must keep; what else changes is named."""
+    """h₀ in the dtypes and over the mesh axes that a step returns: a loop must keep them. Other changes are named."""
     after = jax.eval_shape(one, state)[1]
     old, new = jax.tree.structure(state), jax.tree.structure(after)
     if old != new:
@@ -55,7 +55,8 @@ def settle(one: Callable, state: Any) -> Any:
         if before.shape != now.shape:
             name = f"state{jax.tree_util.keystr(path)}"
             raise ValueError(f"{name} must keep its shape: {before.shape} became {now.shape}")
-    return jax.tree.map(lambda x, now: x if x.dtype == now.dtype else x.astype(now.dtype), state, after)
+    state = jax.tree.map(lambda x, now: x if x.dtype == now.dtype else x.astype(now.dtype), state, after)
+    return settle_axes(lambda state: one(state)[1], state)
 
 
 def ponder(
@@ -109,11 +110,11 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
 
     def body(state, _):
         if readout is not None:
-            state = advance(state)
-            return state, state
-        y_hat, state, z = advance(state)
+            after = advance(state)
+            return vary_like(after, state), after
+        y_hat, after, z = advance(state)
         checks.check_step_result(y_hat, z)
-        return state, (y_hat, z)
+        return vary_like(after, state), (y_hat, z)
 
     state = settle(advance if readout is None else lambda h: (None, advance(h)), state)
     state, stacked = jax.lax.scan(body, state, None, length=steps, unroll=min(unroll, steps))
@@ -149,10 +150,14 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         return (given, state, total, lengths), (y_hat, z)
 
     def body(carry, n):
-        return jax.lax.cond((carry[3] == 0).any(), run, lambda carry, n: (carry, nothing), carry, n)
+        # In a shard_map all devices leave together: gradients of what they share are summed over them at every step.
+        going_on = on_any((carry[3] == 0).any())
+        after, results = either(going_on, run, lambda carry, n: (carry, nothing), carry, n)
+        return vary_like(after, carry), results
 
     numbers = jnp.arange(1, max_steps + 1, dtype=jnp.int32)
     carry = state, state, total, jnp.zeros(z_shape.shape, jnp.int32)
+    carry = settle_axes(lambda carry: run(carry, 1)[0], carry)
     (_, state, _, lengths), (y_hat, z) = jax.lax.scan(body, carry, numbers, unroll=min(unroll, max_steps))
     return y_hat, z, state, jnp.where(lengths > 0, lengths, max_steps)
 
@@ -168,6 +173,28 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
         (log_p,) = as_float(jnp.full_like(z, -math.inf))
         log_p = log_p.at[-1].set(0.0)
     return Pondered(y_hat, z, log_p, lengths, state, None)
+
+
+def harmless(tree: Any, weights: jax.Array | None, lead: int = 0) -> Any:
+    """A tree in which rows of weight 0 are another row that has weight, or zeros if none has, without gradient (M6).
+
+    Such a row can do no harm in any criterion. What does not have the batch's axes, after `lead` others, is kept.
+    """
+    if weights is None:
+        return tree
+    live = jnp.asarray(weights).astype(bool)
+    at, ones = live.reshape(-1).argmax()[None], [1] * live.ndim
+
+    def leaf(x: Any) -> Any:
+        if getattr(x, "shape", ())[lead : lead + live.ndim] != live.shape or not hasattr(x, "dtype"):
+            return x
+        before, after = x.shape[:lead], x.shape[lead + live.ndim :]
+        rows = jax.lax.stop_gradient(x).reshape((*before, live.size, *after))
+        row = jnp.take(rows, at, axis=lead).reshape((*before, *ones, *after))
+        row = jnp.where(live.any(), row, jnp.zeros_like(row))
+        return jnp.where(expand_right(live, live.ndim + len(after)), x, row)
+
+    return jax.tree.map(leaf, tree)
 
 
 def _example_losses(criterion: Callable, y_hat: jax.Array, targets: Any, batch: tuple[int, ...]) -> jax.Array:
@@ -191,22 +218,26 @@ def pondering_loss(
 
     Args:
       out: of `ponder`.
-      targets: `[...batch, ...]`.
+      targets: `[...batch, ...]`, or a tree of such arrays.
       criterion: a function of a prediction `[...batch, ...]` and targets, an array that begins with the batch shape;
         it is mapped over the steps.
       log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
       beta, tau: weights of the KL and of ACT's cost.
-      weights: `[...batch]` (L3).
+      weights: `[...batch]` (L3); what a row of weight 0 has as prediction and targets has no influence.
     """
     batch = out.halt_logits.shape[1:]
+    checks.check_weights(weights, batch)
+    y_hat, targets = harmless(out.y_hat, weights, lead=1), harmless(targets, weights)
     if out.act is not None:
-        y_hat = act_output(out.act.weights, out.y_hat)
+        y_hat = harmless(act_output(out.act.weights, y_hat), weights)
         rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        if weights is not None:
+            rec, reg = (jnp.where(jnp.asarray(weights).astype(bool), part, 0.0) for part in (rec, reg))
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
-    y_hat = jnp.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
+    y_hat = jnp.where(expand_right(out.log_p == -math.inf, y_hat.ndim), 0.0, y_hat)
     step_losses = jax.vmap(lambda y: _example_losses(criterion, y, targets, batch))(y_hat)
     prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

@@ -17,7 +17,7 @@ from ponder_jax.infer import Policy, Slots, advance, as_tree, empty_blend, one_s
 from ponder_jax.pondering import settle
 from ponder_ref import checks
 from ponder_ref.interface import Answer, ExitRule
-from ponder_ref.streams import Source, in_order, shapes_of, stream_rule
+from ponder_ref.streams import Source, answers_of, in_order, stream_rule
 
 SHARE = 4  # examples are admitted and answered by slots / SHARE
 RUNNING, IDLE = 0, 1  # places of slots; the host knows which example is where
@@ -49,38 +49,23 @@ def stream(
         own, or that of `predict`.
       first_id: the example id of the first example.
       slots: how many examples are computed side by side, at most; those of one shape together.
-      ordered: whether to answer in the order of the stream, and not as examples leave.
+      ordered: whether to answer in the order of the stream, and not as examples leave; then no more than 16 · slots
+        examples are taken from the oldest unanswered one on.
+
+    An example that fails ends the stream: those before it are answered, then its exception is raised.
 
     Answers are NumPy arrays.
     """
     given = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
     rule, first_id = stream_rule(model, max_steps, policy, slots, first_id, **given)
-    answers = _answers(model, Source(iterable), rule, first_id, slots)
-    return in_order(answers) if ordered else answers
-
-
-def _answers(model: Any, source: Source, rule: ExitRule, first_id: int, slots: int) -> Iterator[Answer]:
-    """Answers as examples leave."""
     # A module gives its functions as trees, so that its parameters are arguments of what is compiled.
-    start, step = model.functions() if hasattr(model, "functions") else (as_tree(model.start), as_tree(model.step))
-    buckets: dict[str, _Bucket] = {}
-    running = 0
-    while True:
-        taken = source.take(slots - running)
-        running += len(taken)
-        shapes = [shapes_of(example) for _, example in taken]
-        for shape in dict.fromkeys(shapes):
-            chosen = [pair for pair, own in zip(taken, shapes, strict=True) if own == shape]
-            buckets.setdefault(shape, _Bucket(start, step, rule, first_id, slots)).admit(chosen)
-        for bucket in [bucket for bucket in buckets.values() if len(bucket)]:
-            answers = bucket.run()
-            running -= len(answers)
-            yield from answers
-        if not running and source.finish():
-            return
+    parts = model.functions() if hasattr(model, "functions") else (as_tree(model.start), as_tree(model.step))
+    source = Source(iterable)
+    answers = answers_of(source, slots, lambda: Bucket(*parts, rule, first_id, slots))
+    return in_order(answers, source, slots) if ordered else answers
 
 
-class _Bucket:
+class Bucket:
     """Slots for examples of one shape; `index` says which example is in which, −1 for none."""
 
     def __init__(self, start: Callable, step: Callable, rule: ExitRule, first_id: int, width: int):

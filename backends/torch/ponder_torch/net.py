@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from ponder_ref import checks
 from ponder_ref.interface import Pondered, PonderLoss, Predicted
 from ponder_ref.streams import own_exit
+from ponder_torch.arrays import to_numpy
 from ponder_torch.infer import predict
 from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior
@@ -69,6 +71,9 @@ class PonderNet(nn.Module):
         if log_prior is not None:
             checks.check_floating("log_prior", log_prior)
             checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
+            values = _values(log_prior)
+            if values is not None:
+                checks.check_distribution("log_prior", values, checks.dtype_name(log_prior))
         self.log_prior: torch.Tensor | None
         self.register_buffer("log_prior", log_prior, persistent=False)
 
@@ -125,9 +130,9 @@ class PonderNet(nn.Module):
 
         Args:
           out: what calling the module gave.
-          targets: `[...batch, ...]`.
-          criterion: any loss of a prediction and a target, one value an example (not averaged over the batch).
-          weights: `[...batch]`; padding has weight 0.
+          targets: `[...batch, ...]`, or a tree of such tensors.
+          criterion: any loss of a prediction and a target, one value per example (not averaged over the batch).
+          weights: `[...batch]`; padding has weight 0 and no influence, whatever its predictions and targets are.
         """
         prior = self.prior(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
         prices = {"beta": self.beta, "tau": self.tau}
@@ -137,3 +142,13 @@ class PonderNet(nn.Module):
         return (
             f"method={self.method!r}, max_steps={self.max_steps}, epsilon={self.epsilon}, remainder={self.remainder!r}"
         )
+
+
+def _values(x: Any) -> np.ndarray | None:
+    """A tensor's values in float64; None where they are not there: while torch compiles, maps or only plans."""
+    if torch.compiler.is_compiling():
+        return None
+    try:
+        return np.asarray(to_numpy(torch.as_tensor(x)), np.float64)
+    except RuntimeError:
+        return None

@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from ponder_ref import checks
 from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
-from ponder_ref.trees import map_tree
+from ponder_ref.trees import leaves_of, map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
 from ponder_torch.arrays import as_float, expand_right
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy, squared_error
@@ -51,6 +51,15 @@ def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
         return torch.where(expand_right(halted, after.ndim), before, after)
 
     return map_tree(leaf, old, map_tree(_check_leaf, new))
+
+
+def _check_rows(old: Any, new: Any, batch: tuple[int, ...]) -> None:
+    """Refuses a state that has lost rows of the batch: it would be stretched over the others."""
+    before, after = leaves_of(old), leaves_of(new)
+    for a, b in zip(before, after, strict=True) if len(before) == len(after) else ():
+        own = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape[: len(batch)] == batch
+        if own and b.shape[: len(batch)] != batch:
+            raise ValueError(f"state must keep its rows: shape {tuple(a.shape)} became {tuple(b.shape)}")
 
 
 def ponder(
@@ -101,8 +110,9 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
     states, predictions, logits = [], [], []
     for _ in range(steps):
         if readout is None:
-            y_hat, state, z = advance(state)
+            given, (y_hat, state, z) = state, advance(state)
             checks.check_step_result(y_hat, z)
+            _check_rows(given, state, z.shape)
             predictions.append(y_hat)
             logits.append(z)
         else:
@@ -127,6 +137,7 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         else:
             state, (y_hat, z) = result, readout(result)
         checks.check_step_result(y_hat, z)
+        _check_rows(given, state, z.shape)
         predictions.append(y_hat)
         logits.append(z)
         (counted,) = as_float(z.detach())
@@ -153,6 +164,28 @@ def pondered(y_hat, z, lengths, state, method: str, remainder: str, *, cut: bool
         (log_p,) = as_float(torch.full_like(z, -math.inf))
         log_p[-1] = 0
     return Pondered(y_hat, z, log_p, lengths, state, None)
+
+
+def harmless(tree: Any, weights: torch.Tensor | None, lead: int = 0) -> Any:
+    """A tree in which rows of weight 0 are another row that has weight, or zeros if none has, without gradient (M6).
+
+    Such a row can do no harm in any criterion. What does not have the batch's axes, after `lead` others, is kept.
+    """
+    if weights is None:
+        return tree
+    live = weights.bool()
+    at, ones = live.flatten().long().argmax().reshape(1), [1] * live.ndim
+
+    def leaf(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor) or x.shape[lead : lead + live.ndim] != live.shape:
+            return x
+        before, after = x.shape[:lead], x.shape[lead + live.ndim :]
+        rows = x.detach().reshape((*before, live.numel(), *after))
+        row = rows.index_select(lead, at).reshape((*before, *ones, *after))
+        row = torch.where(live.any(), row, torch.zeros_like(row))
+        return torch.where(expand_right(live, live.ndim + len(after)), x, row)
+
+    return map_tree(leaf, tree)
 
 
 def _example_losses(criterion: Callable, y_hat: torch.Tensor, targets: Any, batch: tuple[int, ...]) -> torch.Tensor:
@@ -183,21 +216,25 @@ def pondering_loss(
 
     Args:
       out: of `ponder`.
-      targets: `[...batch, ...]`.
+      targets: `[...batch, ...]`, or a tree of such tensors.
       criterion: a function of a prediction `[...batch, ...]` and targets, a tensor that begins with the batch shape.
       log_prior: `[max_steps]` (or `[max_steps, ...batch]`); of a shorter unroll the first entries are used, uncut (L2).
       beta, tau: weights of the KL and of ACT's cost.
-      weights: `[...batch]` (L3).
+      weights: `[...batch]` (L3); what a row of weight 0 has as prediction and targets has no influence.
     """
     batch = tuple(out.halt_logits.shape[1:])
+    checks.check_weights(weights, batch)
+    y_hat, targets = harmless(out.y_hat, weights, lead=1), harmless(targets, weights)
     if out.act is not None:
-        y_hat = act_output(out.act.weights, out.y_hat)
+        y_hat = harmless(act_output(out.act.weights, y_hat), weights)
         rec = _example_losses(criterion, y_hat, targets, batch)
         reg = act_cost(out.act.steps, out.act.remainder, tau=1.0)
+        if weights is not None:
+            rec, reg = (torch.where(weights.bool(), part, 0.0) for part in (rec, reg))
         loss_rec, loss_reg = weighted_mean(rec, weights), weighted_mean(reg, weights)
         return PonderLoss(loss_rec + tau * loss_reg, loss_rec, loss_reg, rec, reg)
     # Selected before the criterion, so that no NaN of a step beyond Nᵢ enters a gradient.
-    y_hat = torch.where(expand_right(out.log_p == -math.inf, out.y_hat.ndim), 0.0, out.y_hat)
+    y_hat = torch.where(expand_right(out.log_p == -math.inf, y_hat.ndim), 0.0, y_hat)
     step_losses = _step_losses(criterion, y_hat, targets, batch)
     prior, beta = (out.log_p, 0.0) if log_prior is None else (log_prior[: len(y_hat)], beta)  # no prior, no KL
     return ponder_loss(out.log_p, step_losses, prior, beta=beta, weights=weights)

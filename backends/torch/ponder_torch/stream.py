@@ -8,7 +8,7 @@ import torch
 
 from ponder_ref import checks
 from ponder_ref.interface import Answer, ExitRule
-from ponder_ref.streams import Source, in_order, shapes_of, stream_rule
+from ponder_ref.streams import Source, answers_of, in_order, stream_rule
 from ponder_ref.trees import leaves_of, map_tree
 from ponder_torch.infer import Slots
 
@@ -39,36 +39,40 @@ def stream(
         own, or that of `predict`.
       first_id: the example id of the first example.
       slots: how many examples are computed side by side, at most; those of one shape together.
-      ordered: whether to answer in the order of the stream, and not as examples leave.
+      ordered: whether to answer in the order of the stream, and not as examples leave; then no more than 16 · slots
+        examples are taken from the oldest unanswered one on.
+
+    An example that fails ends the stream: those before it are answered, then its exception is raised.
     """
     given = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
     rule, first_id = stream_rule(model, max_steps, policy, slots, first_id, **given)
-    answers = _answers(model, Source(iterable), rule, first_id, slots)
-    return in_order(answers) if ordered else answers
+    source = Source(iterable)
+    answers = answers_of(source, slots, lambda: Bucket(model, rule, first_id))
+    return in_order(answers, source, slots) if ordered else answers
 
 
-def _answers(model: Any, source: Source, rule: ExitRule, first_id: int, slots: int) -> Iterator[Answer]:
-    """Answers as examples leave."""
-    buckets: dict[str, Slots] = {}
-    running = 0
-    while True:
-        taken = source.take(slots - running)
-        running += len(taken)
-        shapes = [shapes_of(example) for _, example in taken]
-        for shape in dict.fromkeys(shapes):
-            chosen = [pair for pair, own in zip(taken, shapes, strict=True) if own == shape]
-            places = np.array([index for index, _ in chosen])
-            bucket = buckets.setdefault(shape, Slots(model.step, rule))
-            bucket.change(_started(model, [example for _, example in chosen]), places + first_id, places)
-        for bucket in [bucket for bucket in buckets.values() if len(bucket)]:
-            bucket.change()
-            left = bucket.advance()
-            if left is not None:
-                running -= len(left.places)
-                for index, y_hat, steps in zip(left.places, left.y_hat, left.steps, strict=True):
-                    yield Answer(int(index), y_hat, int(steps))
-        if not running and source.finish():
-            return
+class Bucket:
+    """Slots for examples of one shape."""
+
+    def __init__(self, model: Any, rule: ExitRule, first_id: int):
+        self.model, self.first_id, self.slots = model, first_id, Slots(model.step, rule)
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def admit(self, chosen: list[tuple[int, Any]]) -> None:
+        """Numbered examples into idle slots."""
+        places = np.array([index for index, _ in chosen])
+        self.slots.change(_started(self.model, [example for _, example in chosen]), places + self.first_id, places)
+
+    def run(self) -> list[Answer]:
+        """One step of every example; the answers of those that leave."""
+        self.slots.change()
+        left = self.slots.advance()
+        if left is None:
+            return []
+        rows = zip(left.places, left.y_hat, left.steps, strict=True)
+        return [Answer(int(index), y_hat, int(steps)) for index, y_hat, steps in rows]
 
 
 @torch.no_grad()

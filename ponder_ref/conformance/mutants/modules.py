@@ -6,6 +6,7 @@ import numpy as np
 
 import ponder_ref
 from ponder_ref import pondering as right
+from ponder_ref.act import act_output
 from ponder_ref.conformance.mutants.base import Mutant, detach
 from ponder_ref.interface import Pondered, PonderLoss
 from ponder_ref.trees import map_tree
@@ -189,6 +190,24 @@ def _steps_in_one_batch(out, targets, criterion, **options) -> PonderLoss:
     return ponder_ref.pondering_loss(out._replace(y_hat=values), targets, lambda y, t: y, **options)
 
 
+def _seen_by_the_criterion(predictions: bool, targets: bool):
+    """Rows of weight 0 reach the criterion: their predictions, their targets, or both; their losses are left out."""
+
+    def pondering_loss(out, given, criterion, **options) -> PonderLoss:
+        weights = options.get("weights")
+        same = out if predictions else out._replace(y_hat=right.harmless(out.y_hat, weights, lead=1))
+        kept = given if targets else right.harmless(given, weights)
+
+        def seeing(y_hat, _):
+            at = next(steps)
+            return criterion(same.y_hat[at] if out.act is None else act_output(out.act.weights, same.y_hat), kept)
+
+        steps = iter(range(len(out.y_hat)))
+        return ponder_ref.pondering_loss(out, given, seeing, **options)
+
+    return pondering_loss
+
+
 def _stretched(y_hat, targets):
     difference = right.as_float(y_hat) - right.as_float(targets)
     return difference * difference
@@ -254,6 +273,18 @@ MUTANTS = (
     _mutant("a-prior-always", "a uniform prior where none is given", "M6", pondering_loss=_loss(_uniform_instead)),
     _mutant("multiplied-by-zero", "losses beyond Nᵢ are multiplied by 0", "M6", pondering_loss=_multiplied),
     _mutant("steps-in-one-batch", "the criterion sees all steps as a batch", "M6", pondering_loss=_steps_in_one_batch),
+    _mutant(
+        "weightless-targets-seen",
+        "targets of weight 0 reach the criterion",
+        "M6",
+        pondering_loss=_seen_by_the_criterion(False, True),
+    ),
+    _mutant(
+        "weightless-predictions-seen",
+        "predictions of weight 0 reach the criterion",
+        "M6",
+        pondering_loss=_seen_by_the_criterion(True, False),
+    ),
     _mutant("squared-error-stretches", "shapes are broadcast", "M5", squared_error=_stretched),
     _mutant(
         "soft-targets-rounded",
