@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+import ponder_ref
 from ponder_ref.conformance.axes import AXES, batch_axis
 from ponder_ref.conformance.cases import beyond
 from ponder_ref.conformance.check_gradients import ponder_arguments
@@ -130,6 +131,24 @@ def pondering_leaves_its_arguments_alone(trial: Trial) -> None:
         watched.check()
 
 
+@check("B7", "module", "ponder", level="module", dtypes=ANY_DTYPE)
+def pondering_remembers_nothing(trial: Trial) -> None:
+    """The same step network on one input, on another of the same shape, and on the first again."""
+    network, _ = clear_network(trial)
+    other = network._replace(x=network.x[::-1].copy(), h=network.h * -0.5)
+    for way in ("ponder", "epsilon", "act"):
+        options: dict[str, Any] = {"max_steps": N, **WAYS[way][1]}
+        step, right = step_with(on_backend(trial, network.weights)), step_with(network.weights)
+        for what, given in (("first", network), ("second", other), ("third", network)):
+            got = trial.subject.backend.ponder(
+                step, on_backend(trial, given.x), on_backend(trial, start(given)), **options
+            )
+            want = ponder_ref.ponder(right, given.x, start(given), **options).state["h"]
+            value, size = trial.subject.numpy("ponder", got.state["h"]), np.full(want.shape, np.abs(want).max())
+            what = f"ponder, {way}, the {what} call with one step network: state 'h'"
+            assert_close("B7", what, value, want, kind="loss", dtype=trial.dtype, terms=size)
+
+
 @check("B7", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
 def serving_leaves_its_arguments_alone(trial: Trial) -> None:
     """The input, the initial state and the ids of `predict`; the same call gives the same again."""
@@ -191,3 +210,29 @@ def compiled_code_reads_its_arguments(trial: Trial) -> None:
         for name, (_, arguments) in made.items():
             got = subject.fields(name, results[name])
             assert_agrees("B9", name, values[name], arguments, got, trial.dtype)
+
+
+@check(
+    "B9",
+    "compiled",
+    *OBJECTIVES["grad_ponder_loss"].needs,
+    "value_and_grad",
+    "compiled",
+    level="full",
+    dtypes=ANY_DTYPE,
+)
+def compiled_gradients_read_their_arguments(trial: Trial) -> None:
+    """The compiled gradient of one call, and then of others of the same shapes."""
+    arrays, arguments = ponder_arguments(Enumerated(trial, 6, (3,), 0), weights=False)
+    several = [
+        {k: round_to(trial.dtype, v) for k, v in some.items()} for some in (arrays, _others("ponder_loss", arrays))
+    ]
+    objectives = [OBJECTIVES["grad_ponder_loss"].make(trial.subject, some, arguments, trial.dtype) for some in several]
+    backend, fn = trial.subject.backend, objectives[0].fn
+    fast = backend.compiled(lambda z, losses, *rest: backend.value_and_grad(fn, z, losses, constants=rest)[1])
+    for values, objective in zip([*several, several[0]], [*objectives, objectives[0]], strict=True):
+        given = [trial.subject.array("", values[name], trial.dtype) for name in objective.wrt]
+        grads = fast(*given, *objective.constants)
+        for name, grad, want, noise in zip(objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True):
+            got, what = trial.subject.numpy("compiled", grad), f"the compiled gradient by {name}, of several calls"
+            assert_close("B9", what, got, want, kind="gradient", dtype=trial.dtype, terms=noise, arguments=values)
