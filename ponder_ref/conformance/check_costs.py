@@ -83,7 +83,14 @@ def rows_are_counted_truly(trial: Trial) -> None:
     step = counter.of(step_on(trial))
     table = sampled_table(source, seed=6)
     given = on_backend(trial, table.inputs()), on_backend(trial, table.start())
-    for policy, slots in (("sample", 1), ("sample", 3), ("quantile", 3), ("expected", 3), ("fixed", 3)):
+    for policy, slots in (
+        ("sample", 1),
+        ("sample", 3),
+        ("quantile", 3),
+        ("expected", 3),
+        ("fixed", 3),
+        ("sample", None),
+    ):
         counter.start()
         options: dict[str, Any] = {"max_steps": STEPS, "policy": policy, "seed": 6, "slots": slots}
         got = trial.subject.backend.predict(step, *given, example_ids=ids_on(trial, table.ids), **options)
@@ -92,8 +99,8 @@ def rows_are_counted_truly(trial: Trial) -> None:
         counter.check_seen("I6", what)
         if counter.rows != rows:
             raise Violation("I6", f"{what}: rows is {rows}, but the step network was given {counter.rows}")
-        if not steps <= rows <= steps + (slots - 1) * STEPS:
-            limit = steps + (slots - 1) * STEPS
+        limit = steps + ((slots or EXAMPLES) - 1) * STEPS
+        if not steps <= rows <= limit:
             raise Violation("I6", f"{what}: {rows} rows, should be {steps} to {limit}")
 
 

