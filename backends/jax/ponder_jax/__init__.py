@@ -6,7 +6,18 @@ Same names, file by file, as `ponder_torch`; judged by `python -m ponder_ref.con
 from typing import TYPE_CHECKING
 
 from ponder_jax.act import act_cost, act_halting, act_output
-from ponder_jax.arrays import DTYPES, ENVIRONMENT, NAME, QUICK, compiled, from_numpy, to_numpy, value_and_grad, vmapped
+from ponder_jax.arrays import (
+    DTYPES,
+    ENVIRONMENT,
+    NAME,
+    QUICK,
+    compiled,
+    from_numpy,
+    to_numpy,
+    value_and_grad,
+    vmapped,
+    witness,
+)
 from ponder_jax.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_jax.halting import (
     expected_prediction,
@@ -86,6 +97,7 @@ __all__ = [
     "value_and_grad",
     "vmapped",
     "weighted_mean",
+    "witness",
 ]
 
 

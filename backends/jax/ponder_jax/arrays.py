@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.experimental import io_callback
 
 from ponder_ref import checks
 
@@ -52,6 +53,12 @@ def compiled(fn: Callable, *, optimize: bool = False) -> Callable:
 def vmapped(fn: Callable, in_axes: tuple) -> Callable:
     """fn mapped over one more axis of its arguments, as one XLA computation."""
     return jax.jit(jax.vmap(fn, in_axes=tuple(in_axes)))
+
+
+def witness(fn: Callable, x: jax.Array) -> jax.Array:
+    """x; fn gets its NumPy array on the host each time it is computed, in compiled code too, and not when traced."""
+    io_callback(lambda values: fn(np.asarray(values)), None, x)
+    return x
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

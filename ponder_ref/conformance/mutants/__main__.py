@@ -4,7 +4,9 @@ import argparse
 import sys
 
 from ponder_ref.conformance.mutants import (
+    calls,
     corners,
+    costs,
     halting,
     inference,
     interface,
@@ -13,11 +15,13 @@ from ponder_ref.conformance.mutants import (
     offsets,
     pairs,
     sampling,
+    streams,
     transformers,
 )
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
+from ponder_ref.interface import INFER_FUNCTIONS, MODULE_FUNCTIONS
 
 DEFECTS: tuple[Mutant, ...] = (
     *halting.MUTANTS,
@@ -30,15 +34,20 @@ DEFECTS: tuple[Mutant, ...] = (
     *transformers.MUTANTS,
     *pairs.MUTANTS,
     *inference.MUTANTS,
+    *calls.MUTANTS,
+    *costs.MUTANTS,
+    *streams.MUTANTS,
 )
 EXAMPLES = 25
 
 
 def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
     """Failed requirements and their first sentence, by the checks of the one that names the defect, or by all."""
-    served = "predict" in mutant.replaced or "stream" in mutant.replaced  # long to compute, so nothing is shrunk
+    served = any(name in mutant.replaced for name in INFER_FUNCTIONS)  # long to compute, so nothing is shrunk
     options = {"only": None if whole else {mutant.requirement}, "shrink": not whole and not served}
-    options["level"] = "infer" if served else "module" if mutant.requirement.startswith("M") else "core"
+    in_module = mutant.requirement.startswith("M") or any(name in mutant.replaced for name in MODULE_FUNCTIONS)
+    lower = "full" if "compiled" in mutant.replaced else "core"
+    options["level"] = "infer" if served else "module" if in_module else lower
     verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **options)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
 

@@ -87,3 +87,8 @@ def changed(function: str, body: Callable[[Callable, dict[str, Any]], Any]) -> d
         return body(right, dict(bound.arguments))
 
     return {function: call}
+
+
+def around(function: str, body: Callable) -> dict[str, Callable]:
+    """The reference's function replaced by body, which takes the same arguments as it likes, under its signature."""
+    return {function: functools.wraps(getattr(ponder_ref, function))(body)}

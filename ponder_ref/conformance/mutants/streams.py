@@ -1,0 +1,91 @@
+"""Defects of streams (spec I8) that answers alone do not show: their form, waiting, and memory that grows."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import ponder_ref
+from ponder_ref.conformance.mutants.base import Mutant, around
+from ponder_ref.interface import Answer
+from ponder_ref.trees import map_tree
+
+
+def _changed(change: Callable[[Answer], Answer]) -> Callable:
+    """`stream` with each of its answers changed."""
+
+    def stream(model, iterable, **options) -> Iterator[Answer]:
+        for answer in ponder_ref.stream(model, iterable, **options):
+            yield change(answer)
+
+    return stream
+
+
+def _waits_for_all(model, iterable, **options) -> Iterator[Answer]:
+    """The slots are filled before anything is computed: None is asked past, until an example comes."""
+    slots, first = options.get("slots", 64), options.pop("first_id", 0)
+    ponder_ref.stream(model, [], first_id=first, **options)  # for its complaints
+    examples = (example for example in iterable if example is not None)
+    begun, failure, some = 0, None, [None]
+    while some and failure is None:
+        some = []
+        try:
+            for example in itertools.islice(examples, slots):
+                some.append(example)
+        except LookupError as error:
+            failure = error
+        for answer in ponder_ref.stream(model, some, first_id=first + begun, **options):
+            yield answer._replace(index=begun + answer.index)
+        begun += len(some)
+    if failure is not None:
+        raise failure
+
+
+def _keeps(kept_of: Callable[[Any, Answer], Any]) -> Callable:
+    """`stream` that keeps something of every example and answer."""
+
+    def stream(model, iterable, **options) -> Iterator[Answer]:
+        kept, last = [], [None]
+
+        def watched() -> Iterator[Any]:
+            for example in iterable:
+                last[0] = example if example is not None else last[0]
+                yield example
+
+        for answer in ponder_ref.stream(model, watched(), **options):
+            kept.append(kept_of(last[0], answer))
+            yield answer
+
+    return stream
+
+
+MUTANTS = tuple(
+    Mutant(name, defect, "I8", around("stream", stream))
+    for name, defect, stream in (
+        (
+            "answers-with-a-batch-axis",
+            "an answer has a first axis of length 1",
+            _changed(lambda answer: answer._replace(y_hat=answer.y_hat[None])),
+        ),
+        (
+            "answers-in-half",
+            "answers come in half precision",
+            _changed(lambda answer: answer._replace(y_hat=answer.y_hat.astype(np.float16))),
+        ),
+        (
+            "answers-in-single",
+            "answers come in float32, those of predict in float64",
+            _changed(lambda answer: answer._replace(y_hat=answer.y_hat.astype(np.float32))),
+        ),
+        ("blocks-on-none", "None is asked past until the slots are full", _waits_for_all),
+        ("keeps-its-examples", "every example is kept", _keeps(lambda example, answer: example)),
+        ("keeps-its-answers", "every answer is kept", _keeps(lambda example, answer: answer)),
+        (
+            "keeps-copies",
+            "a copy of every example is kept",
+            _keeps(lambda example, answer: map_tree(np.copy, example)),
+        ),
+        ("keeps-a-diary", "the number of steps of every example is kept", _keeps(lambda example, answer: answer.steps)),
+    )
+)
