@@ -177,7 +177,9 @@ def test_what_cannot_be_is_refused(proof: Proof, arguments: list[str], said: str
     assert said.replace("REPO", str(proof.repo)) in done.stderr
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are looked up in /proc")
+@pytest.mark.skipif(
+    not Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists(), reason="processes are looked up in /proc"
+)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_signal_ends_everything_and_the_run_is_not_recorded(proof: Proof, number: int, busy: bool):
