@@ -273,3 +273,9 @@ def test_the_unroll_refuses_a_state_that_loses_rows():
         net = PonderNet(lambda x, h: (x, h[:1], x[:, 0]), max_steps=3, initial_state=zeros, **options)
         with pytest.raises(ValueError, match=r"state must keep its rows: shape \(4, 6\) became \(1, 6\)"):
             net(x)
+    again = PonderNet(
+        lambda x, h: (x, {"n": h["n"] + 1, "h": h["h"]}, x[:, 0]),
+        max_steps=3,
+        initial_state=lambda x: {"h": zeros(x), "n": torch.zeros(())},
+    )
+    assert again(x).state["n"] == 3  # the order of a dict is of no meaning

@@ -120,7 +120,9 @@ def _vary(x: jax.Array, axes: frozenset) -> jax.Array:
     missing = tuple(sorted(axes - axes_of(x), key=str))
     if not missing:
         return x
-    return jax.lax.pcast(x, missing, to="varying") if hasattr(jax.lax, "pcast") else jax.lax.pvary(x, missing)
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(x, missing, to="varying")
+    return jax.lax.pvary(x, missing)  # type: ignore[attr-defined]  # before jax 0.9
 
 
 def vary_like(tree, like):

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 from flax import nnx
+from jax.core import Tracer
 
 from ponder_jax.infer import predict
 from ponder_jax.pondering import Shared, ponder, pondering_loss
@@ -80,7 +81,7 @@ class PonderNet(nnx.Module):
         if log_prior is not None:
             checks.check_floating("log_prior", log_prior)
             checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
-            if not isinstance(log_prior, jax.core.Tracer):
+            if not isinstance(log_prior, Tracer):
                 checks.check_distribution("log_prior", np.asarray(log_prior, np.float64), checks.dtype_name(log_prior))
         self.log_prior = nnx.Variable(log_prior) if log_prior is not None else None
 

@@ -59,9 +59,9 @@ def stream(
     given = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
     rule, first_id = stream_rule(model, max_steps, policy, slots, first_id, **given)
     # A module gives its functions as trees, so that its parameters are arguments of what is compiled.
-    parts = model.functions() if hasattr(model, "functions") else (as_tree(model.start), as_tree(model.step))
+    start, step = model.functions() if hasattr(model, "functions") else (as_tree(model.start), as_tree(model.step))
     source = Source(iterable)
-    answers = answers_of(source, slots, lambda: Bucket(*parts, rule, first_id, slots))
+    answers = answers_of(source, slots, lambda: Bucket(start, step, rule, first_id, slots))
     return in_order(answers, source, slots) if ordered else answers
 
 

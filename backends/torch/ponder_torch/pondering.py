@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from ponder_ref import checks
 from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
-from ponder_ref.trees import leaves_of, map_tree
+from ponder_ref.trees import map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
 from ponder_torch.arrays import as_float, expand_right
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy, squared_error
@@ -55,11 +55,19 @@ def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
 
 def _check_rows(old: Any, new: Any, batch: tuple[int, ...]) -> None:
     """Refuses a state that has lost rows of the batch: it would be stretched over the others."""
-    before, after = leaves_of(old), leaves_of(new)
-    for a, b in zip(before, after, strict=True) if len(before) == len(after) else ():
+
+    def leaf(a: Any, b: Any) -> None:
         own = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape[: len(batch)] == batch
         if own and b.shape[: len(batch)] != batch:
-            raise ValueError(f"state must keep its rows: shape {tuple(a.shape)} became {tuple(b.shape)}")
+            lost.append(f"shape {tuple(a.shape)} became {tuple(b.shape)}")
+
+    lost: list[str] = []
+    try:
+        map_tree(leaf, old, new)
+    except ValueError:
+        return  # of another structure, say after None: carried on as it is (M1)
+    if lost:
+        raise ValueError(f"state must keep its rows: {lost[0]}")
 
 
 def ponder(
