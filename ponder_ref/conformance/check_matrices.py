@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ponder_ref.conformance.compare import Violation
-from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
+from ponder_ref.conformance.registry import Trial, check
 
 # A matrix of LONG² numbers does not fit into the address space of any process: who needs one fails at once.
 LONG = 2**23
@@ -22,6 +22,8 @@ def _compare(trial: Trial, requirement: str, what: str, got: Any, want: float) -
 
 
 def _shapes(trial: Trial, requirement: str, function: str, shapes: tuple, call: Any) -> None:
+    if trial.dtype != trial.subject.most_exact():
+        return  # the side is the same in every dtype
     for shape in shapes:
         what = f"{function}[{trial.dtype}] of a matrix of ones of shape {shape}"
         try:
@@ -35,7 +37,7 @@ def _shapes(trial: Trial, requirement: str, function: str, shapes: tuple, call: 
             ) from None
 
 
-@check("O2", "laws", "orthogonalize", dtypes=ANY_DTYPE)
+@check("O2", "laws", "orthogonalize")
 def the_shorter_side(trial: Trial) -> None:
     """A row and a column of very many entries: the products are those of single numbers."""
 
@@ -47,7 +49,7 @@ def the_shorter_side(trial: Trial) -> None:
     _shapes(trial, "O2", "orthogonalize", ((1, LONG), (LONG, 1)), call)
 
 
-@check("O3", "laws", "muon_update", dtypes=ANY_DTYPE)
+@check("O3", "laws", "muon_update")
 def the_shorter_side_of_an_update(trial: Trial) -> None:
     def call(what: str, shape: tuple[int, int]) -> None:
         ones = trial.subject.array("param", np.ones(shape), trial.dtype)

@@ -6,23 +6,26 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from ponder_ref.interface import Predicted
+from ponder_ref import checks
+from ponder_ref.interface import ExitRule, Predicted
 from ponder_ref.sampling import uniforms_at
-from ponder_ref.trees import map_tree
+from ponder_ref.streams import DEFAULTS
+from ponder_ref.trees import leaves_of, map_tree
 
 
 def machine(*defects: str) -> Callable:
     """`predict` with slots: rows that halt leave, waiting examples take their places. `defects` name what is wrong."""
 
     def predict(step, x, state, *, max_steps, policy="sample", seed=0, example_ids=None, draw=0, slots=None, **others):
-        given = {"max_steps": max_steps, "policy": policy, "seed": seed, "example_ids": example_ids, "draw": draw}
-        right = ponder_ref.predict(step, x, state, slots=slots, **given, **others)  # complaints, and other policies
+        given = {"max_steps": max_steps, "policy": policy, "seed": seed, "draw": draw}
         if policy != "sample" or others.get("trace"):
-            return right
-        count = len(right.steps)
+            return ponder_ref.predict(step, x, state, slots=slots, example_ids=example_ids, **given, **others)
+        rest = {name: others.get(name, value) for name, value in {"q": 0.5, **DEFAULTS}.items()}
+        checks.check_exit(ExitRule(**given, **rest))
+        named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
+        count = checks.check_examples(named, example_ids, slots)
         ids = np.arange(count) if example_ids is None else np.asarray(example_ids)
-        run = _Run(defects, step, seed, draw, max_steps, right.y_hat)
-        return run.all((x, state), ids, min(slots or count, count))
+        return _Run(defects, step, seed, draw, max_steps, count).all((x, state), ids, min(slots or count, count))
 
     return predict
 
@@ -30,9 +33,9 @@ def machine(*defects: str) -> Callable:
 class _Run:
     """One call of the engine."""
 
-    def __init__(self, defects: tuple[str, ...], step: Callable, seed: int, draw: int, max_steps: int, like: Any):
+    def __init__(self, defects: tuple[str, ...], step: Callable, seed: int, draw: int, max_steps: int, count: int):
         self.defects, self.step, self.seed, self.draw, self.max_steps = defects, step, seed, draw, max_steps
-        self.y_hat, self.steps = np.zeros_like(like), np.zeros(len(like), int)
+        self.y_hat, self.steps = np.zeros(0), np.zeros(count, int)
         self.left: list[int] = []  # examples in the order in which they leave
         self.rows = 0
 
@@ -48,7 +51,10 @@ class _Run:
             places, n = np.concatenate([places, np.arange(following, stop)]), np.append(n, [0] * (stop - following))
             rows, following, turn = map_tree(lambda a, b: np.concatenate([a, b]), rows, new), stop, turn + 1
             x, state = rows
-            y_hat, state, z = self.step(state) if x is None else self.step(x, state)
+            y_hat, state, z = checks.step_result(self.step(state) if x is None else self.step(x, state))
+            checks.check_answer(y_hat, z, len(places))
+            if turn == 1:
+                self.y_hat = np.zeros((count, *y_hat.shape[1:]), y_hat.dtype)
             n, self.rows = n + 1, self.rows + len(places)
             halts = self._halts(z, ids[places], n, turn)
             self._answer(halts, places, y_hat, n)
