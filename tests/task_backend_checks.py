@@ -102,6 +102,23 @@ def check_babi(backend: str, folder: Path) -> None:
     check_shipped(backend, folder)
 
 
+def check_rows_that_halt(backend: str, folder: Path) -> None:
+    """ut-act: batches that halt after different numbers of steps are counted together; the run can go on."""
+    start = ["--preset", "smoke", "--method", "ut-act", "--updates", "20", "--eval-every", "10", "--max-steps", "6"]
+    start += ["--checkpoint-every", "10", "--log-every", "10", "--act-epsilon", "0.4", "--learning-rate", "0.01"]
+    done = inside(*start, "--backend", backend, "--out", "whole", cwd=folder, main=babi.main)
+    assert done.returncode == 0, done.stderr
+    for record in records(folder / "whole"):
+        if record["kind"] == "eval":
+            assert len(record["step_share"]) == len(record["step_accuracy"]) == 6
+            assert abs(sum(record["step_share"]) - 1) < 1e-5
+    shutil.copytree(folder / "whole", folder / "broken")
+    (folder / "broken" / "checkpoints" / "update-00000020.safetensors").unlink()
+    again = inside("--out", "broken", "--resume", cwd=folder, main=babi.main)
+    assert again.returncode == 0, again.stderr
+    assert contents(folder / "broken") == contents(folder / "whole")
+
+
 def check_shipped(backend: str, folder: Path) -> None:
     """The run is shipped as parameters and a card, whose scores `--evaluate` computes again from the split's files."""
     (folder / "data").mkdir()
