@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from re import compile as pattern
 
+from ponder_ref.checks import quoted
 from tasks.babi import text, vocabulary
 from tasks.babi.stories import SPLITS, TASK_NAMES, Story
 from tasks.errors import Refused, reason
@@ -38,7 +39,7 @@ class Source:
     def stories(self, task: int, split: str) -> list[Story]:
         """The stories of a task's split, their words checked."""
         if split not in SPLITS:
-            raise Refused(f"--split must be one of {', '.join(SPLITS)}, got {split!r}")
+            raise Refused(f"--split must be one of {', '.join(SPLITS)}, got {quoted(split)}")
         if (task, split) in self.files and (split != "train" or self.has_validation()):
             return self.read(task, split)
         if split != "test" and not self.has_validation() and (task, "train") in self.files:
@@ -78,7 +79,7 @@ def open_source(path: str | Path, layout: str | None = None) -> Source:
     """The data in a folder or an archive; `layout` chooses where there are several. A folder may be one of them."""
     path = Path(path)
     if layout is not None and layout not in LAYOUTS:
-        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {quoted(layout)}")
     found = list_archive(path) if path.is_file() else list_folder(path)
     wanted = [layout, *[""] * (path.name == layout)] if layout else ["", *LAYOUTS]
     for name in wanted:
@@ -185,11 +186,11 @@ def check_inside(path: Path, member: tarfile.TarInfo) -> None:
     elif member.islnk():
         reached.append(member.linkname)
     if any(name.startswith(("/", "\\")) or name[1:2] == ":" for name in (member.name, member.linkname)):
-        raise Refused(f"{path} is not safe: {member.name!r} names an absolute path")
+        raise Refused(f"{path} is not safe: {quoted(member.name)} names an absolute path")
     if any(map(climbs_out, reached)):
-        raise Refused(f"{path} is not safe: {member.name!r} reaches outside the archive")
+        raise Refused(f"{path} is not safe: {quoted(member.name)} reaches outside the archive")
     if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
-        raise Refused(f"{path} is not safe: {member.name!r} is a device")
+        raise Refused(f"{path} is not safe: {quoted(member.name)} is a device")
 
 
 def climbs_out(name: str) -> bool:
