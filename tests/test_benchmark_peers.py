@@ -1,6 +1,5 @@
 """`python -m benchmarks.peers` where it cannot work: one sentence, and the page that was there stays."""
 
-import builtins
 import errno
 import os
 from pathlib import Path
@@ -74,14 +73,9 @@ def test_an_interruption_while_it_imports_or_judges(nobody: None, tmp_path: Path
 
 
 def test_what_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    real = builtins.__import__
+    def no_judge() -> None:
+        raise ModuleNotFoundError("no", name="hypothesis")
 
-    def no_judge(name: str, *rest: object) -> object:
-        if name.startswith("ponder_ref.conformance"):
-            raise ModuleNotFoundError("no", name="hypothesis")
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", no_judge)
-    assert "needs 'hypothesis', which is not installed" in refused(
-        inside("--out", "x.md", cwd=tmp_path, main=peers.main)
-    )
+    monkeypatch.setattr(peers, "judge", no_judge)
+    done = inside("--out", "x.md", cwd=tmp_path, main=peers.main)
+    assert "needs 'hypothesis', which is not installed" in refused(done)

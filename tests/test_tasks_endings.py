@@ -72,7 +72,7 @@ def test_a_signal_while_figures_are_drawn(number: int, unbroken: Path, tmp_path:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-@pytest.mark.parametrize("module", ["tasks.parity", "tasks.babi.download"])
+@pytest.mark.parametrize("module", ["tasks.parity", "tasks.babi.download", "benchmarks", "benchmarks.peers"])
 def test_a_signal_while_modules_are_imported(module: str, number: int, tmp_path: Path):
     done = parity(*START, cwd=tmp_path, module=module, **shadowed(tmp_path, "numpy", number))
     sentence = f"{NAMES[signal.Signals(number)]} before anything was done: give the command again\n"

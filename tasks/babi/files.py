@@ -16,7 +16,6 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from re import compile as pattern
-from typing import BinaryIO
 
 from ponder_ref.checks import quoted
 from tasks.babi import text, vocabulary
@@ -161,7 +160,7 @@ class Bounded:
     tarfile takes a header's word for how long a name or a list of its own is, and reads as much into memory.
     """
 
-    def __init__(self, stream: BinaryIO, path: Path):
+    def __init__(self, stream: gzip.GzipFile, path: Path):
         self.stream, self.path, self.left = stream, path, MAX_HEADER
 
     def read(self, size: int = -1) -> bytes:
