@@ -95,9 +95,9 @@ def never_strict() -> None:
 
 
 def hold_places() -> None:
-    """Opens what was closed of the descriptors 0 to 2: a file of a run would get its number, and what is written there.
+    """Opens those of the descriptors 0 to 2 that are closed; Python's own streams stay None.
 
-    Python's own streams stay None.
+    Otherwise a file of the run would get such a number, and a library that writes to stderr would write into the file.
     """
     while (place := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass

@@ -28,7 +28,10 @@ def check_smoke_learns(backend: str, folder: Path) -> None:
 
 
 def check_resume_is_exact(backend: str, folder: Path) -> None:
-    """A run that lost its last checkpoint, as if killed, is brought to the same bytes by a new process."""
+    """A run that lost its last checkpoint, as if killed, is brought to the same bytes by a new process.
+
+    So is one that was ended by --stop-at where nothing else falls.
+    """
     whole = parity(*TINY, "--backend", backend, "--out", "whole", cwd=folder)
     assert whole.returncode == 0, whole.stderr
     shutil.copytree(folder / "whole", folder / "broken")
@@ -38,6 +41,11 @@ def check_resume_is_exact(backend: str, folder: Path) -> None:
     sessions = (folder / "broken" / "sessions.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(sessions[-1])["from"] == 80
     assert contents(folder / "broken") == contents(folder / "whole")
+    stopped = parity(*TINY, "--backend", backend, "--out", "stopped", "--stop-at", "70", cwd=folder)
+    assert stopped.returncode == 0 and "stopped at update 70" in stopped.stdout, stopped.stderr
+    again = parity("--out", "stopped", "--resume", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert contents(folder / "stopped") == contents(folder / "whole")
 
 
 def check_methods(backend: str, folder: Path) -> None:
