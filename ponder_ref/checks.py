@@ -19,10 +19,23 @@ def dtype_name(x: Any) -> str:
     return str(x.dtype).removeprefix("torch.")
 
 
+def quoted(value: Any, longest: int = 100) -> str:
+    r"""A value as a sentence quotes it: its repr on one line, and of a long one its beginning.
+
+    >>> print(quoted("a\nb"), quoted("long " * 1000, 20))
+    'a\nb' 'long long long long… (5002 characters)
+    """
+    try:
+        shown = " ".join(repr(value).split("\n"))  # arrays have lines
+    except ValueError:  # an integer of more digits than Python writes
+        return f"a number of {type(value).__name__} that is too long to be shown"
+    return shown if len(shown) <= longest else f"{shown[:longest]}… ({len(shown)} characters)"
+
+
 def check_array(name: str, x: Any) -> None:
     """A backend array is anything with a shape and a dtype; a list or a bare number is not."""
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
-        raise ValueError(f"{name} must be an array, got {type(x).__name__} {x!r}")
+        raise ValueError(f"{name} must be an array, got {type(x).__name__} {quoted(x)}")
 
 
 def check_floating(name: str, x: Any) -> None:
@@ -106,7 +119,7 @@ def check_weights(weights: Any, batch: tuple[int, ...]) -> None:
 
 def check_remainder(remainder: str) -> None:
     if remainder not in ("last", "normalize"):
-        raise ValueError(f'remainder must be "last" or "normalize", got {remainder!r}')
+        raise ValueError(f'remainder must be "last" or "normalize", got {quoted(remainder)}')
 
 
 def check_number(name: str, value: Any, interval: str) -> None:
@@ -118,7 +131,7 @@ def check_number(name: str, value: Any, interval: str) -> None:
         above = number > low or (interval[0] == "[" and number == low)
         ok = above and (number < high or (interval[-1] == "]" and number == high))
     if not ok:
-        raise ValueError(f"{name} must be a number in {interval}, got {value!r}")
+        raise ValueError(f"{name} must be a number in {interval}, got {quoted(value)}")
 
 
 def check_scalar(name: str, value: Any, interval: str) -> None:
@@ -134,7 +147,7 @@ def check_count(name: str, value: Any, low: int, high: int | None = None) -> Non
     ok = isinstance(value, Integral) and not isinstance(value, bool)
     if not ok or int(value) < low or (high is not None and int(value) > high):
         bounds = f"of at least {low}" if high is None else f"in {low}..{high}"
-        raise ValueError(f"{name} must be an integer {bounds}, got {value!r}")
+        raise ValueError(f"{name} must be an integer {bounds}, got {quoted(value)}")
 
 
 def check_update_number(step: Any) -> None:
@@ -148,7 +161,7 @@ def check_update_number(step: Any) -> None:
 
 def check_dtype(dtype: str) -> None:
     if dtype not in ("float32", "float64"):
-        raise ValueError(f'dtype must be "float32" or "float64", got {dtype!r}')
+        raise ValueError(f'dtype must be "float32" or "float64", got {quoted(dtype)}')
 
 
 def check_like_targets(y_hat: Any, targets: Any) -> None:
@@ -175,12 +188,14 @@ def check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilo
     """The arguments of `ponder` that are Python values."""
     check_count("max_steps", max_steps, 1)
     if method not in methods:
-        raise ValueError(f"method must be one of {', '.join(methods)}, got {method!r}")
+        raise ValueError(f"method must be one of {', '.join(methods)}, got {quoted(method)}")
     check_count("min_steps", min_steps, 1, max_steps)
     if epsilon is not None:
         check_number("epsilon", epsilon, "(0, 1)")
         if method != "ponder":
-            raise ValueError(f'epsilon is for method "ponder" alone, got epsilon {epsilon!r} with method {method!r}')
+            raise ValueError(
+                f'epsilon is for method "ponder" alone, got epsilon {quoted(epsilon)} with method {quoted(method)}'
+            )
     check_remainder(remainder)
     check_number("act_epsilon", act_epsilon, "(0, 1)")
 
@@ -246,7 +261,7 @@ POLICIES = ("sample", "quantile", "fixed", "expected")
 def check_exit(rule: Any) -> None:
     """The exit policy of `predict` and its numbers: an `ExitRule`."""
     if rule.policy not in POLICIES:
-        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {rule.policy!r}")
+        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {quoted(rule.policy)}")
     check_count("max_steps", rule.max_steps, 1, 2**16 - 1)
     check_count("seed", rule.seed, 0, 2**64 - 1)
     check_count("draw", rule.draw, 0, 2**12 - 1)
@@ -290,7 +305,7 @@ def check_predictable(method: str, policy: str) -> None:
     if method == "act":
         raise ValueError('predict is for methods "ponder", "repeat" and "once", got a module with method "act"')
     if method != "ponder" and policy != "fixed":
-        raise ValueError(f'policy must be "fixed" for a module with method {method!r}, got {policy!r}')
+        raise ValueError(f'policy must be "fixed" for a module with method {quoted(method)}, got {quoted(policy)}')
 
 
 def check_stream(slots: Any, first_id: Any) -> None:

@@ -108,7 +108,7 @@ def muon_update(
 
 def check_grads(grads, max_norm) -> None:
     if not grads:
-        raise ValueError(f"grads must not be empty, got {grads!r}")
+        raise ValueError(f"grads must not be empty, got {checks.quoted(grads)}")
     for name, grad in grads.items():
         checks.check_floating(f"grads[{name!r}]", grad)
     checks.check_number("max_norm", max_norm, "(0, inf)")
@@ -158,7 +158,7 @@ def schedule(
         "polynomial": left**power,
     }
     if decay not in shapes:
-        raise ValueError(f"decay must be one of {', '.join(shapes)}, got {decay!r}")
+        raise ValueError(f"decay must be one of {', '.join(shapes)}, got {checks.quoted(decay)}")
     if decay == "constant":
         return learning_rate
     return end + (learning_rate - end) * shapes[decay]

@@ -7,7 +7,7 @@ from ponder_ref import checks
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {checks.quoted(value)}")
 
 
 @dataclass(frozen=True)

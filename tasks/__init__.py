@@ -6,13 +6,17 @@ command needs it.
 
 import sys
 
+from tasks.errors import end_at_once, take_signals
+
+if sys.argv[:1] == ["-m"]:  # `python -m tasks.…` is on its way in
+    take_signals(end_at_once)
 try:
     import ponder_ref  # noqa: F401
 except ModuleNotFoundError as error:
     sentence = (
         f"tasks needs {error.name!r}, which is not installed: pip install -e '.[jax,tasks]' in a clone of pondernet"
     )
-    if sys.argv[0] == "-m":  # `python -m tasks.…` is on its way in: one sentence instead of a traceback
+    if sys.argv[:1] == ["-m"]:  # one sentence instead of a traceback
         print(sentence, file=sys.stderr)
         raise SystemExit(2) from None
     raise ImportError(sentence) from None

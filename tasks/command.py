@@ -6,18 +6,20 @@ None if there are none: a run does not go on with others than it began with.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
-import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ponder_ref.checks import quoted
 from tasks import checkpoint as checkpoints
 from tasks import summary
+from tasks.batches import stretches
 from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
-from tasks.errors import Refused, cannot_write, one_sentence
+from tasks.errors import Refused, cannot_write, interrupted, one_sentence, reason
 from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
 from tasks.runs import EVALUATIONS, Origin, Run, alone, make_folder, read_records
@@ -65,6 +67,12 @@ def parser(task: Any) -> Parser:
         help="go on with the run in --out; backend and threads may change, nothing else",
     )
     folder.add_argument(
+        "--stop-at",
+        metavar="UPDATE",
+        help="end after this update with all saved, as if interrupted there (exit code 0); --resume goes on from it to "
+        "--updates, whose rates it has all the time",
+    )
+    folder.add_argument(
         "--checkpoint", metavar="FILE", help="with --resume or --evaluate: this checkpoint, not the newest"
     )
     judged = p.add_argument_group("evaluation of a run")
@@ -110,8 +118,21 @@ def flag_value(options: argparse.Namespace, name: str, values: Integer | Number 
 def preset_of(task: Any, options: argparse.Namespace) -> dict[str, Any]:
     name = getattr(options, "preset", "default")
     if name not in task.PRESETS:
-        raise Refused(f"--preset must be one of {', '.join(task.PRESETS)}, got {name!r}")
+        raise Refused(f"--preset must be one of {', '.join(task.PRESETS)}, got {quoted(name)}")
     return task.PRESETS[name]
+
+
+def stop_update(options: argparse.Namespace, config: Any) -> int | None:
+    """The update of --stop-at: one at which a call of the backend ends, so that going on makes the same calls."""
+    if not hasattr(options, "stop_at"):
+        return None
+    update = flag_value(options, "stop_at", Integer(1, config.updates), config.updates)
+    if update < config.updates and all(update % period for period in config.periods):
+        first = max(update // period * period for period in config.periods)
+        _, last = next(stretches(update, config.updates, *config.periods))
+        ends = f"{first} or {last}" if first else str(last)
+        raise Refused(f"--stop-at {update} is in the middle of a call of the backend (--chunk); it can be {ends}")
+    return update
 
 
 def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
@@ -148,6 +169,7 @@ def start(task: Any, options: argparse.Namespace) -> int:
     refuse(options, ("checkpoint",), "needs --resume or --evaluate")
     config = make(task.Config, preset_of(task, options), given(options, task.Config))
     backend = options.backend if hasattr(options, "backend") else default_backend()
+    stop_at = stop_update(options, config)
     checkpoints.library()
     made = task(config)
     # What is refused here leaves no folder behind.
@@ -159,10 +181,11 @@ def start(task: Any, options: argparse.Namespace) -> int:
         make_folder(folder)
     else:
         folder = free_folder(task.NAME)
-        print(f"the run is in {folder}", flush=True)
+        with contextlib.suppress(OSError):  # of an output that cannot be written is said at the end
+            print(f"the run is in {folder}", flush=True)
     with alone(folder):
         run = Run.create(folder, task.NAME, config, backend, origin)
-        return finish(run, made, trainer, None, backend)
+        return finish(run, made, trainer, None, backend, stop_at)
 
 
 def resume(task: Any, options: argparse.Namespace) -> int:
@@ -174,6 +197,7 @@ def resume(task: Any, options: argparse.Namespace) -> int:
     wanted = {**(preset_of(task, options) if hasattr(options, "preset") else {}), **explicit}
     if difference := first_difference(run.config, dataclasses.replace(run.config, **wanted)):
         raise Refused(f"--resume cannot change the config of {run.folder}: {difference}")
+    stop_at = stop_update(options, run.config)
     backend = getattr(options, "backend", run.backend)
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
     with alone(run.folder):
@@ -182,22 +206,35 @@ def resume(task: Any, options: argparse.Namespace) -> int:
         if run.origin.data not in (None, checked(made)):
             raise Refused(f"the files that {run.folder} is trained on have changed since it began")
         trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
-        return finish(run, made, trainer, start_from, backend)
+        return finish(run, made, trainer, start_from, backend, stop_at)
 
 
-def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str) -> int:
+def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str, stop_at: int | None) -> int:
     """Trains, draws the run's figures and prints the summary."""
-    from tasks import plots
+    try:
+        from tasks import plots
 
-    train(run, made, trainer, start_from, backend)
-    drawn, note = plots.draw_run(run, made)
-    print(summary.of_run(run, made, plots.final(read_records(run.metrics)), drawn, note))
+        text = train(run, made, trainer, start_from, backend, stop_at)
+        if text is None:
+            drawn, note = plots.draw_run(run, made)
+            text = summary.of_run(run, made, plots.final(read_records(run.metrics)), drawn, note)
+    except KeyboardInterrupt as error:  # before the training, or while figures are drawn
+        raise interrupted(error, f", everything is saved; go on with: {run.resume_command()}") from None
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Refused(
+            f"everything is saved in {run.folder}, but the summary cannot be written: {reason(error)}"
+        ) from None
     return 0
 
 
 def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     """Evaluates a checkpoint on test examples, with another N or another range if wished."""
     fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in task.EVALUATION_FLAGS]
+    refuse(options, ("stop_at",), "is for a training")
     refuse(options, ["out", "resume", "preset", *fixed], "does not go with --evaluate: the run's own value counts")
     explicit = given(options, task.Config)
     examples = flag_value(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
@@ -233,13 +270,12 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
 
 @one_sentence
 def main(task: Any, arguments: Sequence[str] | None = None) -> int:
+    options = parser(task).parse(arguments)
+    task.use_own_flags(options)
+    if hasattr(options, "evaluate"):
+        return evaluate_run(task, options)
+    refuse(options, ("examples", "draws", "split", "record"), "goes with --evaluate RUN")
     try:
-        options = parser(task).parse(arguments)
-        task.use_own_flags(options)
-        if hasattr(options, "evaluate"):
-            return evaluate_run(task, options)
-        refuse(options, ("examples", "draws", "split", "record"), "goes with --evaluate RUN")
         return resume(task, options) if hasattr(options, "resume") else start(task, options)
-    except KeyboardInterrupt:  # a training says more, if it has begun (tasks.loop)
-        print("interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as error:  # a run that has begun says more
+        raise interrupted(error, " before the training began: give the command again") from None

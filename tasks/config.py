@@ -90,7 +90,7 @@ class Choice:
 
     def check(self, name: str, value: Any) -> None:
         if value not in self.words:
-            raise ValueError(f"{name} must be one of {self}, got {value!r}")
+            raise ValueError(f"{name} must be one of {self}, got {checks.quoted(value)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Span:
         whole = isinstance(value, tuple) and len(value) == 2 and all(type(end) is int for end in value)
         if not (whole and self.low <= value[0] <= value[1] <= self.high):
             shown = "-".join(map(str, value)) if isinstance(value, tuple) else value
-            raise ValueError(f"{name} must be {self}, got {shown!r}")
+            raise ValueError(f"{name} must be {self}, got {checks.quoted(shown)}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Text:
 
     def check(self, name: str, value: Any) -> None:
         if not (isinstance(value, str) and value) and not (self.off and value is None):
-            raise ValueError(f"{name} must be {self}, got {value!r}")
+            raise ValueError(f"{name} must be {self}, got {checks.quoted(value)}")
 
 
 Values = Integer | Number | Choice | Span | Text
@@ -173,7 +173,10 @@ class Parser(argparse.ArgumentParser):
             known = [text for action in self._actions for text in action.option_strings]
             near = difflib.get_close_matches(unknown[0].split("=")[0], known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; {self.prog} --help lists the flags"
-            raise Refused(f"unknown argument {unknown[0]!r}{hint}")
+            raise Refused(f"unknown argument {checks.quoted(unknown[0])}{hint}")
+        for action in self._actions:  # argparse has its own idea of "--out=--", and another in every version
+            if action.option_strings and getattr(options, action.dest, None) in ([], "--"):
+                raise Refused(f"{action.option_strings[0]} needs a value, got '--'")
         return options
 
 
@@ -244,7 +247,7 @@ def from_json(config: type[C], values: Any, source: str) -> C:
         raise Refused(f"{source} holds no config")
     names = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     if unknown := sorted(values.keys() - names):
-        raise Refused(f"{source} has the unknown field {unknown[0]!r}: it was written by another version")
+        raise Refused(f"{source} has the unknown field {checks.quoted(unknown[0])}: it was written by another version")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     try:
         check(config, values)

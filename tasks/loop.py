@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ponder_ref import SPEC_VERSION
+from ponder_ref.checks import quoted
 from ponder_ref.models import check_parameters
 from tasks import checkpoint as checkpoints
 from tasks.batches import Chunk, Prefetch, stretches
-from tasks.errors import Diverged, Interrupted, Refused
+from tasks.errors import SIGNALS, Diverged, Interrupted, Refused, Terminated, interrupted
 from tasks.metrics import Tally, Window
 from tasks.progress import progress
 from tasks.runs import Run
@@ -31,27 +32,25 @@ from tasks.trainers import load_state
 class StopSignals:
     """Remembers the first SIGINT or SIGTERM, so that the loop can stop at a good place; a second one acts at once."""
 
-    NAMES: ClassVar = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-
     def __init__(self) -> None:
         self.received: int | None = None
 
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.received = number
-        for each in self.NAMES:
+        for each in SIGNALS:
             signal.signal(each, self._at_once)
 
     def _at_once(self, number: int, frame: FrameType | None) -> NoReturn:
         self.received = number
         self._restore()
-        raise KeyboardInterrupt
+        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
     def __enter__(self) -> "StopSignals":
-        self._before = {number: signal.signal(number, self._remember) for number in self.NAMES}
+        self._before = {number: signal.signal(number, self._remember) for number in SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -98,7 +97,7 @@ def first_parameters(task: Any) -> dict[str, np.ndarray]:
     except Refused as error:
         raise Refused(f"--start {path}: {error}".replace("add --checkpoint", "give --start")) from None
     if found.about["task"] != task.NAME:
-        raise Refused(f"--start {path} is of the task {found.about['task']!r}, not of {task.NAME!r}")
+        raise Refused(f"--start {path} is of the task {quoted(found.about['task'])}, not of {task.NAME!r}")
     params = checkpoints.parameters(found.arrays)
     try:
         check_parameters(task.model(), params)
@@ -110,7 +109,9 @@ def first_parameters(task: Any) -> dict[str, np.ndarray]:
 class Training:
     """A training under way: the trainer's state, the update it has reached, and the open window of metrics."""
 
-    def __init__(self, run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None):
+    def __init__(
+        self, run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None, stop_at: int | None = None
+    ):
         self.run, self.task, self.trainer, self.config = run, task, trainer, task.config
         if start is None:
             self.update, self.window = 0, Window()
@@ -122,6 +123,9 @@ class Training:
             self.update, self.window = start.about["update"], Window(**start.about["window"])
             self.state = load_state(trainer, start.arrays, run.checkpoints)
         self.saved = self.update if start is not None else None
+        if stop_at is not None and stop_at <= self.update:
+            raise Refused(f"--stop-at {stop_at}: {run.folder} is at update {self.update} already")
+        self.stop_at = stop_at
 
     def prepare(self) -> None:
         """Brings the folder to the state in which the unbroken run was at this update."""
@@ -136,21 +140,24 @@ class Training:
             ),
         )
 
-    def train(self, stop: StopSignals) -> None:
-        """All updates that are left, then the test, if there is to be one."""
+    def train(self, stop: StopSignals) -> str | None:
+        """All updates that are left, then the test, if there is to be one; with --stop-at no further than that."""
         c = self.config
         show = progress(c.updates, self.update, sys.stderr)
         try:
             if self.saved is None:
                 self.evaluate("valid", show)
-            jobs = stretches(self.update, c.updates, c.chunk, c.log_every, c.eval_every, c.checkpoint_every)
+            jobs = stretches(self.update, self.stop_at or c.updates, *c.periods)
             with Prefetch(self.make_chunk, jobs) as ahead:
                 for chunk in ahead:
                     self.step(chunk, show)
                     self.obey(stop)
+            if self.stop_at is not None:
+                return f"stopped {self.all_saved()}"
             # All is saved, so that it may be ended anywhere, and begun anew.
             if c.ends_with_test:
                 self.evaluate("test", show, before_batch=lambda: self.obey(stop))
+            return None
         finally:
             show.close()
 
@@ -212,38 +219,49 @@ class Training:
         """Ends the training if a signal has come: to be called where a run can go on from what is saved."""
         if stop.received is None:
             return
+        what = SIGNALS[signal.Signals(stop.received)]
+        raise Interrupted(f"{what} {self.all_saved()}", stop.received)
+
+    def all_saved(self) -> str:
+        """Saves what is not saved yet, and says so."""
         if self.saved != self.update:
             self.save()
-        what = StopSignals.NAMES[signal.Signals(stop.received)]
-        how = f"go on with: {self.run.resume_command()}"
-        raise Interrupted(f"{what} at update {self.update}, everything is saved; {how}", stop.received)
+        return f"at update {self.update}, everything is saved; go on with: {self.run.resume_command()}"
 
 
-def train(run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None, backend: str) -> None:
-    """Trains to the end; a second signal does not wait for a good place to stop, but the run can go on after it."""
+def train(
+    run: Run,
+    task: Any,
+    trainer: Any,
+    start: checkpoints.Checkpoint | None,
+    backend: str,
+    stop_at: int | None = None,
+) -> str | None:
+    """Trains to the end, or to the update `stop_at`: then it returns the sentence that says how to go on.
+
+    A second signal does not wait for a good place to stop, but the run can go on after it.
+    """
+    training = Training(run, task, trainer, start, stop_at)
     with StopSignals() as stop:
         try:
-            train_session(run, task, trainer, start, backend, stop)
-        except KeyboardInterrupt:
-            number = stop.received or signal.SIGINT
-            what = StopSignals.NAMES[signal.Signals(number)]
+            return train_session(training, backend, stop)
+        except KeyboardInterrupt as error:
             how = f"go on from what was saved with: {run.resume_command()}"
-            raise Interrupted(f"{what} at once; {how}", number) from None
+            raise interrupted(error, f" at once; {how}") from None
 
 
-def train_session(
-    run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None, backend: str, stop: StopSignals
-) -> None:
+def train_session(training: Training, backend: str, stop: StopSignals) -> str | None:
     """Trains, and notes in sessions.jsonl what was done here and how long it took."""
-    training = Training(run, task, trainer, start)
+    run = training.run
     run.clear_leftovers()
     training.prepare()
     began, first = time.time(), training.update
     clock, worked = time.monotonic(), time.process_time()  # the time of day may be set back
     outcome = "stopped"
     try:
-        training.train(stop)
-        outcome = "finished"
+        ended = training.train(stop)
+        outcome = "finished" if ended is None else "stopped"
+        return ended
     except (Diverged, Interrupted) as error:
         outcome = type(error).__name__.lower()
         raise

@@ -95,6 +95,11 @@ class TrainingConfig:
     checkpoint_every: int = option(1000, Integer(1, 10**9), "updates between checkpoints", group=TRAINING)
 
     @property
+    def periods(self) -> tuple[int, ...]:
+        """A call of the backend ends at every multiple of one of these."""
+        return self.chunk, self.log_every, self.eval_every, self.checkpoint_every
+
+    @property
     def ends_with_test(self) -> bool:
         """Whether a training ends with a test."""
         return True

@@ -1,6 +1,7 @@
 """What is seen of a training while it runs: a bar on a terminal, plain lines elsewhere, both on stderr."""
 
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
 
 
@@ -23,10 +24,46 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+class Careful:
+    """A stream whose faults are nobody's concern: a training does not end because its log cannot be written.
+
+    None is a stream that was closed from the start. After the first fault nothing more is written.
+    """
+
+    def __init__(self, stream: TextIO | None):
+        self.stream: TextIO | None = stream
+
+    def _try(self, what: Callable[[TextIO], Any]) -> Any:
+        try:
+            return None if self.stream is None else what(self.stream)
+        except (OSError, ValueError):  # a full disk, a terminal that has gone; a stream that was closed since
+            self.stream = None
+            return None
+
+    def write(self, text: str) -> int:
+        self._try(lambda stream: stream.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(lambda stream: stream.flush())
+
+    def isatty(self) -> bool:
+        return bool(self._try(lambda stream: stream.isatty()))
+
+    def fileno(self) -> int:  # asked for the terminal's width
+        if self.stream is None:
+            raise OSError("there is no terminal")
+        return self.stream.fileno()
+
+    @property
+    def encoding(self) -> str:
+        return getattr(self.stream, "encoding", None) or "ascii"
+
+
 class Lines:
     """One line for each logging window and each evaluation."""
 
-    def __init__(self, total: int, start: int, stream: TextIO):
+    def __init__(self, total: int, start: int, stream: Careful):
         self.total, self.stream = total, stream
         self.last = (start, time.monotonic())
 
@@ -46,7 +83,8 @@ class Lines:
         self.say(f"{record['update']:>8}/{self.total} {record['split']}: {shown}")
 
     def say(self, text: str) -> None:
-        print(text, file=self.stream, flush=True)
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
 
     def close(self) -> None:
         """Nothing is left open."""
@@ -55,7 +93,7 @@ class Lines:
 class Bar(Lines):
     """tqdm's bar with rate and time left; evaluations are lines above it."""
 
-    def __init__(self, total: int, start: int, stream: TextIO, tqdm: Any):
+    def __init__(self, total: int, start: int, stream: Careful, tqdm: Any):
         super().__init__(total, start, stream)
         self.bar = tqdm(
             total=total, initial=start, unit=" updates", file=stream, dynamic_ncols=True, mininterval=0.2, smoothing=0.1
@@ -74,13 +112,14 @@ class Bar(Lines):
         self.bar.close()
 
 
-def progress(total: int, start: int, stream: TextIO) -> Lines:
-    """A bar if the stream is a terminal and tqdm is installed, else lines."""
-    if stream.isatty():
+def progress(total: int, start: int, stream: TextIO | None) -> Lines:
+    """A bar if the stream is a terminal and tqdm is installed, else lines. No fault of the stream is raised."""
+    careful = Careful(stream)
+    if careful.isatty():
         try:
             from tqdm import tqdm
         except ModuleNotFoundError:
             pass
         else:
-            return Bar(total, start, stream, tqdm)
-    return Lines(total, start, stream)
+            return Bar(total, start, careful, tqdm)
+    return Lines(total, start, careful)

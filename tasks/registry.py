@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from ponder_ref.checks import quoted
 from tasks.errors import Refused
 
 TASKS = {"parity": ("tasks.parity", "Parity"), "babi": ("tasks.babi.task", "Babi"), "pai": ("tasks.pai.task", "Pai")}
@@ -11,6 +12,6 @@ TASKS = {"parity": ("tasks.parity", "Parity"), "babi": ("tasks.babi.task", "Babi
 def task_class(name: Any) -> Any:
     """The class of a task, imported when it is asked for."""
     if not isinstance(name, str) or name not in TASKS:
-        raise Refused(f"the task must be one of {', '.join(TASKS)}, got {name!r}")
+        raise Refused(f"the task must be one of {', '.join(TASKS)}, got {quoted(name)}")
     module, attribute = TASKS[name]
     return getattr(importlib.import_module(module), attribute)

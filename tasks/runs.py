@@ -7,14 +7,13 @@ apart.
 import contextlib
 import json
 import os
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from tasks.checkpoint import Checkpoint, file_name, listed, newest, read, write_whole
 from tasks.config import from_json, to_json
-from tasks.errors import Refused, cannot_write, reason
+from tasks.errors import Refused, cannot_write, reason, shell_word
 from tasks.options import first_difference
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
 
@@ -213,7 +212,7 @@ class Run:
         return f"python -m tasks.{self.task}"
 
     def resume_command(self) -> str:
-        return f"{self.command()} --out {shlex.quote(str(self.folder))} --resume"
+        return f"{self.command()} --out {shell_word(str(self.folder))} --resume"
 
     def evaluate_command(self) -> str:
-        return f"{self.command()} --evaluate {shlex.quote(str(self.folder))}"
+        return f"{self.command()} --evaluate {shell_word(str(self.folder))}"

@@ -5,6 +5,7 @@ import os
 from importlib.util import find_spec
 from typing import Any
 
+from ponder_ref.checks import quoted
 from tasks.checkpoint import parameters
 from tasks.errors import Refused
 
@@ -24,7 +25,7 @@ def in_short(error: BaseException) -> str:
 
 def load(backend: str, dtype: str) -> Any:
     """The module with the `Trainer` of a backend: "torch", "jax", or a module of somebody else's by its dotted name."""
-    unknown = f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with a Trainer, got {backend!r}"
+    unknown = f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with a Trainer, got {quoted(backend)}"
     if not all(backend.split(".")):  # nothing, or a relative name
         raise Refused(unknown)
     name = f"ponder_{backend}.train" if backend in FRAMEWORKS else backend
@@ -38,7 +39,7 @@ def load(backend: str, dtype: str) -> Any:
             raise Refused(unknown) from None
         extra = backend if backend in FRAMEWORKS else "jax"
         raise Refused(
-            f"backend {backend!r} needs {missing!r}, which is not installed: "
+            f"backend {quoted(backend)} needs {missing!r}, which is not installed: "
             f"pip install -e '.[{extra},tasks]' in a clone of pondernet installs it"
         ) from None
     except (Exception, SystemExit) as error:  # whatever is wrong with the module, or with the framework's installation
@@ -58,7 +59,9 @@ def make_trainer(backend: str, task: Any, threads: int) -> Any:
             module.limit_threads(threads)
         return module.Trainer(*settings, dtype=c.dtype, threads=threads)
     except ValueError as error:
-        raise Refused(f"backend {backend!r}: {error}") from None
+        raise Refused(f"backend {quoted(backend)}: {error}") from None
+    except RuntimeError as error:  # JAX's, where JAX_PLATFORMS names what this machine does not have
+        raise Refused(f"backend {quoted(backend)} cannot be started: {in_short(error)}") from None
     except Exception as error:
         if backend in FRAMEWORKS:  # a fault of this project, which should be seen
             raise

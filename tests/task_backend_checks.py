@@ -28,7 +28,10 @@ def check_smoke_learns(backend: str, folder: Path) -> None:
 
 
 def check_resume_is_exact(backend: str, folder: Path) -> None:
-    """A run that lost its last checkpoint, as if killed, is brought to the same bytes by a new process."""
+    """A run that lost its last checkpoint, as if killed, is brought to the same bytes by a new process.
+
+    So is one that was ended by --stop-at where nothing else falls.
+    """
     whole = parity(*TINY, "--backend", backend, "--out", "whole", cwd=folder)
     assert whole.returncode == 0, whole.stderr
     shutil.copytree(folder / "whole", folder / "broken")
@@ -38,6 +41,11 @@ def check_resume_is_exact(backend: str, folder: Path) -> None:
     sessions = (folder / "broken" / "sessions.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(sessions[-1])["from"] == 80
     assert contents(folder / "broken") == contents(folder / "whole")
+    stopped = parity(*TINY, "--backend", backend, "--out", "stopped", "--stop-at", "70", cwd=folder)
+    assert stopped.returncode == 0 and "stopped at update 70" in stopped.stdout, stopped.stderr
+    again = parity("--out", "stopped", "--resume", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert contents(folder / "stopped") == contents(folder / "whole")
 
 
 def check_methods(backend: str, folder: Path) -> None:
@@ -99,6 +107,23 @@ def check_babi(backend: str, folder: Path) -> None:
     chances = [float(line.split()[1]) for line in asked.stdout.splitlines() if line.split()[0].isdecimal()]
     assert len(chances) == 6 and abs(sum(chances) - 2) < 0.01  # three steps for each of two questions
     check_shipped(backend, folder)
+
+
+def check_rows_that_halt(backend: str, folder: Path) -> None:
+    """ut-act: batches that halt after different numbers of steps are counted together; the run can go on."""
+    start = ["--preset", "smoke", "--method", "ut-act", "--updates", "20", "--eval-every", "10", "--max-steps", "6"]
+    start += ["--checkpoint-every", "10", "--log-every", "10", "--act-epsilon", "0.4", "--learning-rate", "0.01"]
+    done = inside(*start, "--backend", backend, "--out", "whole", cwd=folder, main=babi.main)
+    assert done.returncode == 0, done.stderr
+    for record in records(folder / "whole"):
+        if record["kind"] == "eval":
+            assert len(record["step_share"]) == len(record["step_accuracy"]) == 6
+            assert abs(sum(record["step_share"]) - 1) < 1e-5
+    shutil.copytree(folder / "whole", folder / "broken")
+    (folder / "broken" / "checkpoints" / "update-00000020.safetensors").unlink()
+    again = inside("--out", "broken", "--resume", cwd=folder, main=babi.main)
+    assert again.returncode == 0, again.stderr
+    assert contents(folder / "broken") == contents(folder / "whole")
 
 
 def check_shipped(backend: str, folder: Path) -> None:

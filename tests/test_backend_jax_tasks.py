@@ -10,6 +10,7 @@ pytest.importorskip("safetensors")
 pytest.importorskip("matplotlib")
 
 import task_backend_checks as checks
+from task_helpers import parity, refused
 
 
 def test_smoke_learns(tmp_path: Path):
@@ -27,6 +28,17 @@ def test_every_method_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_babi_runs(tmp_path: Path):
     checks.check_babi("jax", tmp_path)
+
+
+def test_a_platform_that_is_not_there_gets_one_sentence(tmp_path: Path):
+    done = parity("--preset", "smoke", "--backend", "jax", "--out", "run", cwd=tmp_path, JAX_PLATFORMS="nowhere")
+    assert "backend 'jax' cannot be started" in refused(done) and "nowhere" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_halt_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    checks.check_rows_that_halt("jax", tmp_path)
 
 
 def test_a_run_begins_where_another_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

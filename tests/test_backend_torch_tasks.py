@@ -29,6 +29,11 @@ def test_babi_runs(tmp_path: Path):
     checks.check_babi("torch", tmp_path)
 
 
+def test_rows_halt_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    checks.check_rows_that_halt("torch", tmp_path)
+
+
 def test_a_run_begins_where_another_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
     checks.check_start("torch", tmp_path)

@@ -34,7 +34,7 @@ def test_the_rules_find_a_wrong_answer_and_need_the_supports(stories, task: int)
     same = 0
     for story in stories[task][:60]:
         example = next(examples(story))
-        rest = [line for i, line in enumerate(example.statements) if i not in example.facts]
+        rest = [line for i, line in enumerate(story.statements()[: example.above]) if i not in example.facts]
         same += solve.answer(task, rest, example.question.text) == example.question.answer.lower()
     assert same < 36
     wrong = [Story((*story.lines[:-1], Question(story.lines[-1].text, "wrong", (1,)))) for story in stories[task][:9]]
@@ -91,6 +91,30 @@ def test_draws_are_uniform():
     orders = {"".join(draws.cycled("abcd")) for _ in range(400)}
     assert len(orders) == 6 and all(a != b for order in orders for a, b in zip(order, "abcd", strict=True))
     assert len({"".join(draws.shuffled("abcd")) for _ in range(900)}) == 24
+
+
+def test_a_long_story_is_compared_in_linear_time():
+    """What the examples of a story hold together grows with the story, not with its square."""
+    question = Question("Where is Mary?", "kitchen", (1,))
+    for length in (50, 100):
+        story = Story(("Mary moved to the kitchen.", question) * length)
+        held = sum(len(value) for example in examples(story) for value in example if isinstance(value, tuple))
+        assert held == length * (len(question) + 1)  # the question and its one support
+        assert [example.above for example in examples(story)] == list(range(1, length + 1))
+    found = compare.features(story)
+    assert found["templates"].total() == 200 and found["lengths"] == {100: 1}
+    assert found["distances"]["supports", 1] == 100 and found["distances"][0, 50] == 50
+
+
+def test_stories_that_are_too_long_for_the_rules_are_refused(tmp_path: Path, capsys, monkeypatch):
+    lines = (f"{2 * n + 1} Mary moved to the kitchen.\n{2 * n + 2} Where is Mary?\tkitchen\t1\n" for n in range(100))
+    (tmp_path / "qa1_train.txt").write_text("".join(lines) * 2, encoding="ascii")
+    monkeypatch.setattr(compare, "MOST", 5049)
+    monkeypatch.setattr(solve, "count_right", None)  # not reached
+    arguments = ["--data-dir", str(tmp_path), "--task", "1", "--questions", "40"]
+    assert compare.main(arguments) == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert "task 1" in sentence and "5050 statements" in sentence
 
 
 def test_files_of_both_layouts(tmp_path: Path, capsys):

@@ -10,10 +10,10 @@ from ponder_ref.buckets import check_inputs
 from tasks.babi.__main__ import main
 from tasks.babi.ask import Thought, questions
 from tasks.babi.ask import verdict as ask_verdict
-from tasks.babi.encode import Inputs, gather
+from tasks.babi.encode import Inputs, encode, gather
 from tasks.babi.report import lines, verdict
 from tasks.babi.settings import BabiConfig
-from tasks.babi.stories import TASK_NAMES
+from tasks.babi.stories import TASK_NAMES, Question, Story
 from tasks.babi.task import Babi, words
 from tasks.babi.vocabulary import sentence_numbers
 from tasks.config import from_json, make, to_json
@@ -53,6 +53,22 @@ def test_a_set_may_have_other_lengths_than_the_first():
     batch = made.batches("train", [1])
     assert {name for name in batch.inputs if name.startswith("words")} == {"words.7", "words.321"}
     assert (batch.weights[0, :8] > 0).all() and not batch.weights[0, 8:].any()
+
+
+@pytest.mark.parametrize("longest", [*range(1, 12), 15, 16, 17, 31, 33, 50, 64, 100, 127, 200, 241, 319, 320])
+def test_every_longest_story_fits_the_model(longest: int, monkeypatch: pytest.MonkeyPatch):
+    """Stories of all lengths, cut to a longest one of any number of sentences: none is padded beyond the model."""
+    statement, question = "Mary moved to the kitchen.", Question("Where is Mary?", "kitchen", (1,))
+    table = encode([Story((statement, question) * 321)], 1)
+    monkeypatch.setattr(Babi, "table", lambda self, split, part=0: table)
+    made = task(tasks="1", sentences=longest, held_out=2)
+    batch = made.batches("train", [0])
+    check_inputs(made.model(), {name: array[0] for name, array in batch.inputs.items()}, 3)
+    assert max(made.rows) == longest
+    judged = list(made.evaluation("valid", 10**4))
+    for batch in judged:
+        check_inputs(made.model(), batch.inputs, 3)
+    assert sum(batch.counted for batch in judged) == 321
 
 
 def test_a_later_set_may_lack_the_shortest_stories():

@@ -37,8 +37,8 @@ def test_what_is_written_reads_back(task: int):
 
 def test_examples_see_the_statements_above_them_alone():
     first, second = examples(STORY)
-    assert first.statements == STORY.lines[:2] and first.facts == (0,)
-    assert second.statements == (*STORY.lines[:2], STORY.lines[3]) and second.facts == (2,)
+    assert (first.above, first.facts) == (2, (0,))
+    assert (second.above, second.facts) == (3, (2,))
 
 
 @pytest.mark.parametrize(("count", "lines"), [(0, []), (1, [3]), (2, [5]), (3, [5, 3]), (4, [5, 5]), (9, [5, 5])])

@@ -28,7 +28,7 @@ def test_commands_end_in_one_sentence_and_their_exit_code(capsys: pytest.Capture
     for error, code in ((None, 7), (Refused("no"), 2), (Diverged("no"), 1), (Interrupted("no", 15), 143)):
         assert main(error) == code
         assert capsys.readouterr().err == ("" if error is None else "no\n")
-    assert main(KeyboardInterrupt()) == 130 and capsys.readouterr().err == ""
+    assert main(KeyboardInterrupt()) == 130 and capsys.readouterr().err == "interrupted\n"
     with pytest.raises(ZeroDivisionError):  # a fault of the program is no refusal
         main(ZeroDivisionError())
 

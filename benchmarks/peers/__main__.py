@@ -3,16 +3,20 @@
 Exit code 0: the page is written, whatever the verdicts. 2: a peer, or the judge, is not installed.
 """
 
-import argparse
+import contextlib
 import os
 import platform
 import sys
 import textwrap
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from tasks.config import Parser
+from tasks.errors import Refused, cannot_write, one_sentence, say
 
 PEERS = ("labml", "ponder_transformer")
 INSTALL = "pip install einops && pip install --no-deps labml-nn==0.5.1 ponder-transformer==0.0.8"
@@ -87,41 +91,49 @@ def page(judged: list[tuple[ModuleType, dict[str, Any]]]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def judge() -> Callable[..., dict[str, Any]]:
+    """The judge, imported."""
+    from ponder_ref.conformance.run import judge as found
+
+    return found
+
+
 def write(path: Path, text: str) -> None:
-    """Writes to a temporary name, flushes and renames."""
+    """Writes to a temporary name, flushes and renames; nothing is left of a page that cannot be written."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.peers", description="Judges other public implementations of PonderNet."
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.md", help="the page to write")
-    options = parser.parse_args(arguments)
-    if not options.out.resolve().parent.is_dir():
-        print(f"--out: the folder {options.out.parent} does not exist", file=sys.stderr)
-        return 2
     try:
-        from ponder_ref.conformance.run import judge
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise cannot_write(path, error) from None
 
-        peers = adapters()
+
+@one_sentence
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = Parser(prog="python -m benchmarks.peers", description="Judges other public implementations of PonderNet.")
+    parser.add_argument("--out", required=True, metavar="FILE.md", help="the page to write")
+    out = Path(parser.parse(arguments).out)
+    if not out.resolve().parent.is_dir():
+        raise Refused(f"--out: the folder {out.parent} does not exist")
+    if not os.access(out.resolve().parent, os.W_OK):  # judging takes minutes
+        raise Refused(f"--out: the folder {out.parent} cannot be written to")
+    try:
+        judged_by, peers = judge(), adapters()
     except ModuleNotFoundError as error:
-        print(
-            f"the trial of the peers needs {error.name!r}, which is not installed: {INSTALL}, beside .[torch,test]",
-            file=sys.stderr,
-        )
-        return 2
+        raise Refused(
+            f"the trial of the peers needs {error.name!r}, which is not installed: {INSTALL}, beside .[torch,test]"
+        ) from None
     judged = []
     for peer in peers:
-        print(f"judging {peer.NAME} {version(peer.DISTRIBUTION)} ...", file=sys.stderr, flush=True)
-        judged.append((peer, judge(peer, label=peer.NAME, level="core", shrink=True)))
-    write(options.out, page(judged))
-    print(f"wrote {options.out}")
+        say(f"judging {peer.NAME} {version(peer.DISTRIBUTION)} ...")
+        judged.append((peer, judged_by(peer, label=peer.NAME, level="core", shrink=True)))
+    write(out, page(judged))
+    print(f"wrote {out}")
     return 0
 
 

@@ -22,7 +22,7 @@ from tasks.babi.task import Babi
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
 from tasks.checkpoint import parameters
 from tasks.config import Parser
-from tasks.errors import Refused, one_sentence
+from tasks.errors import Refused, one_sentence, say
 from tasks.shipped import PRETRAINED, open_trained
 
 HINT = "a story, a sentence a line; a line that ends in ? asks; an empty line begins a new story; Ctrl-D ends"
@@ -124,8 +124,8 @@ def answer(name: str, source: TextIO) -> None:
     config, params = load(name)
     typed = source.isatty()
     if typed:
-        print(HINT, file=sys.stderr)
-    found = questions(source, config.sentences, (lambda error: print(error, file=sys.stderr)) if typed else refuse)
+        say(HINT)
+    found = questions(source, config.sentences, say if typed else refuse)
     asked = False
     for question, rows in found:
         asked = True

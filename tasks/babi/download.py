@@ -10,13 +10,11 @@ import hashlib
 import os
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from http.client import HTTPException
 from pathlib import Path
 
 from tasks.babi.files import ARCHIVE_ROOT, members
+from tasks.babi.http import save
 from tasks.babi.stories import TASK_NAMES
 from tasks.checkpoint import write_whole
 from tasks.config import Parser
@@ -27,7 +25,6 @@ LAYOUT = "en-10k"
 SUMS = Path(__file__).with_name("en-10k.sha256")
 SIZES = {"qa3_three-supporting-facts_train.txt": 5_317_883}  # files without a known sum
 MAX_ARCHIVE = 256 * 2**20  # bytes; the archive has some 15 million
-TIMEOUT = 60  # seconds without a byte
 
 
 def known_sums(path: Path = SUMS) -> dict[str, str]:
@@ -87,7 +84,7 @@ def fetch(
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as place:
             archive = Path(place) / "archive.tar.gz"
-            save(url, archive)
+            save(url, archive, MAX_ARCHIVE)
             try:
                 files = chosen(archive)
                 for name in wanted():
@@ -119,25 +116,6 @@ def chosen(archive: Path) -> dict[str, bytes]:
         if name.removeprefix(f"{ARCHIVE_ROOT}/").rpartition("/")[0] == LAYOUT:
             found[name.rpartition("/")[2]] = data
     return found
-
-
-def save(url: str, path: Path) -> None:
-    """Fetches an address into a file; one that is cut short or too long is refused."""
-    try:
-        request = urllib.request.Request(url, headers={"User-Agent": "pondernet"})
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer, open(path, "wb") as file:
-            while data := answer.read(2**16):
-                file.write(data)
-                if file.tell() > MAX_ARCHIVE:
-                    raise Refused(f"{url}: larger than {MAX_ARCHIVE} bytes, not the archive of the bAbI tasks")
-            expected = answer.headers.get("Content-Length")
-        if expected is not None and path.stat().st_size != int(expected):
-            raise Refused(f"{url}: cut short, {path.stat().st_size} of {expected} bytes came")
-    except urllib.error.HTTPError as error:
-        raise Refused(f"{url}: the server answered {error.code} {error.reason}") from None
-    except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise Refused(f"{url}: cannot be fetched ({str(reason) or type(error).__name__})") from None
 
 
 @one_sentence

@@ -112,6 +112,15 @@ def cut(table: Table, sentences: int) -> Table:
     return table._replace(starts=np.maximum(table.starts, table.stops - sentences))
 
 
+def buckets_up_to(sentences: int) -> tuple[int, ...]:
+    """The buckets of a model that reads so many sentences at most: the last one is as long as its longest story.
+
+    >>> buckets_up_to(10), buckets_up_to(12)
+    ((2, 6, 10), (2, 6, 10, 12))
+    """
+    return (*(size for size in BUCKETS if size < sentences), sentences)
+
+
 def buckets_of(lengths: np.ndarray, buckets: Sequence[int] = BUCKETS) -> np.ndarray:
     """The index of the smallest bucket that holds each length."""
     found = np.searchsorted(np.asarray(buckets), lengths)

@@ -10,12 +10,14 @@ enough for that split.
 """
 
 import gzip
+import io
 import tarfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from re import compile as pattern
 
+from ponder_ref.checks import quoted
 from tasks.babi import text, vocabulary
 from tasks.babi.stories import SPLITS, TASK_NAMES, Story
 from tasks.errors import Refused, reason
@@ -25,6 +27,8 @@ ARCHIVE_ROOT = "tasks_1-20_v1-2"
 NAME = pattern(r"qa([1-9]|1[0-9]|20)(?:_([a-z-]+))?_(train|valid|test)\.txt")
 MAX_BYTES = 64 * 2**20  # of a file; the largest released one has 5 MB
 MAX_UNPACKED = 2**29  # of an archive
+MAX_HEADER = 2**16  # bytes from one member's data to the next's: its header, long names, lists of its own
+MAX_MEMBERS = 10_000  # the released archive has some hundreds
 
 Read = Callable[[], bytes]
 
@@ -38,7 +42,7 @@ class Source:
     def stories(self, task: int, split: str) -> list[Story]:
         """The stories of a task's split, their words checked."""
         if split not in SPLITS:
-            raise Refused(f"--split must be one of {', '.join(SPLITS)}, got {split!r}")
+            raise Refused(f"--split must be one of {', '.join(SPLITS)}, got {quoted(split)}")
         if (task, split) in self.files and (split != "train" or self.has_validation()):
             return self.read(task, split)
         if split != "test" and not self.has_validation() and (task, "train") in self.files:
@@ -78,7 +82,7 @@ def open_source(path: str | Path, layout: str | None = None) -> Source:
     """The data in a folder or an archive; `layout` chooses where there are several. A folder may be one of them."""
     path = Path(path)
     if layout is not None and layout not in LAYOUTS:
-        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {layout!r}")
+        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {quoted(layout)}")
     found = list_archive(path) if path.is_file() else list_folder(path)
     wanted = [layout, *[""] * (path.name == layout)] if layout else ["", *LAYOUTS]
     for name in wanted:
@@ -150,30 +154,73 @@ def layout_of(name: str) -> str | None:
     return layout if layout in ("", *LAYOUTS) else None
 
 
+class Bounded:
+    """An archive's unpacked bytes as tarfile reads them: no more than `left` of them before that is set again.
+
+    tarfile takes a header's word for how long a name or a list of its own is, and reads as much into memory.
+    """
+
+    def __init__(self, stream: gzip.GzipFile, path: Path):
+        self.stream, self.path, self.left = stream, path, MAX_HEADER
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= self.left:
+            raise Refused(f"{self.path} has a header of more than {MAX_HEADER} bytes: not an archive of the bAbI tasks")
+        self.left -= size
+        self.within(self.tell() + size)
+        return self.stream.read(size)
+
+    def seek(self, position: int, whence: int = io.SEEK_SET) -> int:
+        self.within(position)
+        return self.stream.seek(position, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+    def within(self, position: int) -> None:
+        """Refuses what lies beyond the limit before anything up to there is unpacked."""
+        if position > MAX_UNPACKED:
+            raise Refused(f"{self.path} unpacks to more than {MAX_UNPACKED} bytes: not an archive of the bAbI tasks")
+
+
 def members(path: Path) -> list[tuple[str, bytes]]:
-    """Names and bytes of an archive's text files of these tasks. One that reaches outside itself is refused."""
-    found = []
+    """Names and bytes of an archive's text files of these tasks. One that reaches outside itself is refused.
+
+    So is one with too many members or too long headers, before they are read, and one that unpacks to too much.
+    """
     try:
-        with gzip.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
-            for member in archive:
-                name = member.name.removeprefix("./")
-                check_inside(path, member)
-                if member.offset_data + member.size > MAX_UNPACKED:
-                    raise Refused(f"{path} unpacks to more than {MAX_UNPACKED} bytes: not an archive of the bAbI tasks")
-                if member.isfile() and layout_of(name) is not None and NAME.fullmatch(name.rpartition("/")[2]):
-                    if member.size > MAX_BYTES:
-                        raise Refused(f"{path}: {name} is larger than {MAX_BYTES} bytes")
-                    file = archive.extractfile(member)
-                    assert file is not None  # a regular file
-                    data = file.read()
-                    if len(data) != member.size:
-                        raise EOFError("short member")
-                    found.append((name, data))
+        with open(path, "rb") as file, gzip.GzipFile(fileobj=file) as stream:
+            bounded = Bounded(stream, path)
+            with tarfile.open(fileobj=bounded, mode="r:") as archive:  # type: ignore[arg-type]
+                found = wanted_members(path, archive, bounded)
             while stream.read(2**20):  # to the end, where the checksum of the whole stands
-                if stream.tell() > MAX_UNPACKED:
-                    raise Refused(f"{path} unpacks to more than {MAX_UNPACKED} bytes: not an archive of the bAbI tasks")
-    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, UnicodeError) as error:
+                bounded.within(stream.tell())
+            return found
+    except (tarfile.TarError, EOFError, zlib.error, OSError, ValueError, UnicodeError, RecursionError) as error:
         raise Refused(f"{path} is not a whole .tar.gz archive ({type(error).__name__})") from None
+
+
+def wanted_members(path: Path, archive: tarfile.TarFile, bounded: Bounded) -> list[tuple[str, bytes]]:
+    found = []
+    for number, member in enumerate(archive, start=1):
+        if number > MAX_MEMBERS:
+            raise Refused(f"{path} has more than {MAX_MEMBERS} members: not an archive of the bAbI tasks")
+        name = member.name.removeprefix("./")
+        check_inside(path, member)
+        bounded.within(member.offset_data + member.size)
+        if member.size < 0:  # a pax header can say so
+            raise ValueError("a size below 0")
+        if member.isfile() and layout_of(name) is not None and NAME.fullmatch(name.rpartition("/")[2]):
+            if member.size > MAX_BYTES:
+                raise Refused(f"{path}: {name} is larger than {MAX_BYTES} bytes")
+            bounded.left = member.size
+            file = archive.extractfile(member)
+            assert file is not None  # a regular file
+            data = file.read()
+            if len(data) != member.size:
+                raise EOFError("short member")
+            found.append((name, data))
+        bounded.left = MAX_HEADER
     return found
 
 
@@ -185,11 +232,11 @@ def check_inside(path: Path, member: tarfile.TarInfo) -> None:
     elif member.islnk():
         reached.append(member.linkname)
     if any(name.startswith(("/", "\\")) or name[1:2] == ":" for name in (member.name, member.linkname)):
-        raise Refused(f"{path} is not safe: {member.name!r} names an absolute path")
+        raise Refused(f"{path} is not safe: {quoted(member.name)} names an absolute path")
     if any(map(climbs_out, reached)):
-        raise Refused(f"{path} is not safe: {member.name!r} reaches outside the archive")
+        raise Refused(f"{path} is not safe: {quoted(member.name)} reaches outside the archive")
     if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
-        raise Refused(f"{path} is not safe: {member.name!r} is a device")
+        raise Refused(f"{path} is not safe: {quoted(member.name)} is a device")
 
 
 def climbs_out(name: str) -> bool:

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ponder_ref.checks import quoted
 from tasks.babi import text
 from tasks.babi.draws import Draws
 from tasks.babi.stories import TASK_NAMES, TASKS, Story, first_questions
@@ -65,10 +66,10 @@ def parse_tasks(words: str, flag: str = "--task") -> tuple[int, ...]:
     for part in words.split(","):
         ends = part.strip().split("-")
         if len(ends) > 2 or not all(end.isdecimal() and len(end) <= 2 for end in ends):
-            raise Refused(f"{flag} takes numbers and ranges such as 1-20 or 2,3,15, got {words!r}")
+            raise Refused(f"{flag} takes numbers and ranges such as 1-20 or 2,3,15, got {quoted(words)}")
         low, high = int(ends[0]), int(ends[-1])
         if not 1 <= low <= high <= len(TASKS):
-            raise Refused(f"{flag} must lie in 1..{len(TASKS)}, got {part.strip()!r}")
+            raise Refused(f"{flag} must lie in 1..{len(TASKS)}, got {quoted(part.strip())}")
         found.update(range(low, high + 1))
     return tuple(sorted(found))
 
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--layout", default=LAYOUTS[0], help=f"{' or '.join(LAYOUTS)}, which has validation files too")
     options = parser.parse(arguments)
     if options.layout not in LAYOUTS:
-        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {options.layout!r}")
+        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {quoted(options.layout)}")
     questions = integer("questions", options.questions, QUESTIONS)
     seed = integer("seed", options.seed, SEEDS)
     paths = write_files(Path(options.out), parse_tasks(options.task), options.layout, questions, seed)

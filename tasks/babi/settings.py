@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any
 
+from ponder_ref.checks import quoted
 from ponder_ref.settings import Transformer
 from tasks.babi.encode import CLASSES, MAX_SENTENCES
 from tasks.babi.files import LAYOUTS
@@ -107,11 +108,11 @@ class BabiConfig(TrainingConfig):
             try:
                 task, share = int(number), float(times)
             except ValueError:
-                raise Refused(f"--more must look like 3:2,16:3, got {part!r}") from None
+                raise Refused(f"--more must look like 3:2,16:3, got {quoted(part)}") from None
             if task not in self.task_numbers() or not 0 < share <= 100:
-                raise Refused(f"--more takes tasks of --tasks, each with a number in (0, 100], got {part!r}")
+                raise Refused(f"--more takes tasks of --tasks, each with a number in (0, 100], got {quoted(part)}")
             if task in found:
-                raise Refused(f"--more names task {task} twice, got {self.more!r}")
+                raise Refused(f"--more names task {task} twice, got {quoted(self.more)}")
             found[task] = share
         return found
 

@@ -54,23 +54,24 @@ class Story(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A question with its context. `facts` are the supports as indices into the statements, as ordered in the file."""
+    """A question and the number of statements above it, which are its context.
 
-    statements: tuple[str, ...]
+    `facts` are the supports as indices into the story's statements, as ordered in the file.
+    """
+
+    above: int
     question: Question
     facts: tuple[int, ...]
 
 
 def examples(story: Story) -> Iterator[Example]:
-    """The questions of a story, each with the statements above it."""
-    statements: list[str] = []
-    index: dict[int, int] = {}
+    """The questions of a story, each with how much of it lies above."""
+    index: dict[int, int] = {}  # of the statement in each line
     for number, line in enumerate(story.lines, start=1):
         if isinstance(line, str):
-            index[number] = len(statements)
-            statements.append(line)
+            index[number] = len(index)
         else:
-            yield Example(tuple(statements), line, tuple(index[support] for support in line.supports))
+            yield Example(len(index), line, tuple(index[support] for support in line.supports))
 
 
 def first_questions(stories: Iterable[Story], count: int) -> Iterator[Story]:

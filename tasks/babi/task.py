@@ -16,7 +16,7 @@ from ponder_ref.init import initial_parameters
 from ponder_ref.interface import Batch
 from ponder_ref.settings import Transformer
 from tasks.babi.download import URL, choose_folder
-from tasks.babi.encode import Inputs, Table, cut, generated_table, join, loaded_table
+from tasks.babi.encode import Inputs, Table, buckets_up_to, cut, generated_table, join, loaded_table
 from tasks.babi.files import open_source
 from tasks.babi.report import draw, lines
 from tasks.babi.sampling import Pool
@@ -105,6 +105,7 @@ class Babi:
     def _pool(self, split: str, part: int) -> Pool:
         return Pool(
             cut(self.table(split, part), self.config.sentences),
+            buckets_up_to(self.config.sentences),
             shares=self.config.shares() if split == "train" else None,
         )
 

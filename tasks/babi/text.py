@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
+from ponder_ref.checks import quoted
 from tasks.babi.stories import Question, Story
 from tasks.errors import Refused
 
@@ -63,7 +64,7 @@ def parse_line(raw: bytes) -> tuple[int, str | Question]:
     head, blank, rest = text.partition(" ")
     number = whole(head)
     if not blank or number is None:
-        raise ValueError(f"a line begins with its number and a blank, got {shorten(text)}")
+        raise ValueError(f"a line begins with its number and a blank, got {quoted(text)}")
     if "\t" not in rest:
         return number, parse_sentence(rest, ".", "a statement")
     fields = rest.split("\t")
@@ -71,10 +72,10 @@ def parse_line(raw: bytes) -> tuple[int, str | Question]:
         raise ValueError(f"a question has two tabs, before the answer and the supporting lines, got {len(fields) - 1}")
     answer = fields[1].strip()
     if not answer or " " in answer:
-        raise ValueError(f"an answer is one word or words joined by commas, got {shorten(answer)}")
+        raise ValueError(f"an answer is one word or words joined by commas, got {quoted(answer)}")
     supports = [whole(word) for word in fields[2].split()]
     if not supports or None in supports:
-        raise ValueError(f"supporting lines are numbers separated by blanks, got {shorten(fields[2])}")
+        raise ValueError(f"supporting lines are numbers separated by blanks, got {quoted(fields[2])}")
     question = parse_sentence(fields[0], "?", "a question")
     return number, Question(question, answer, tuple(support for support in supports if support is not None))
 
@@ -82,7 +83,7 @@ def parse_line(raw: bytes) -> tuple[int, str | Question]:
 def parse_sentence(text: str, mark: str, what: str) -> str:
     sentence = text.strip()
     if not sentence.endswith(mark) or not sentence[:-1].strip():
-        raise ValueError(f"{what} is some words and {mark!r}, got {shorten(text)}")
+        raise ValueError(f"{what} is some words and {mark!r}, got {quoted(text)}")
     return sentence
 
 
@@ -96,7 +97,3 @@ def check_supports(question: Question, story: list[str | Question]) -> None:
 def whole(word: str) -> int | None:
     """A decimal number without sign, None for anything else (and for numbers no file has)."""
     return int(word) if word.isdecimal() and len(word) <= 9 else None
-
-
-def shorten(text: str, limit: int = 60) -> str:
-    return repr(text if len(text) <= limit else text[:limit] + "…")

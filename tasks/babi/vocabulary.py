@@ -5,6 +5,7 @@ Periods and question marks are dropped, blanks separate words. An answer is one 
 
 import functools
 
+from ponder_ref.checks import quoted
 from tasks.babi.stories import Question
 
 PADDING = 0  # the number of no word; words count from 1, answers from 0
@@ -47,7 +48,7 @@ def sentence_numbers(text: str) -> tuple[int, ...]:
         raise ValueError(f"a sentence has 1 to {MAX_WORDS} words, got {len(words)}")
     for word in words:
         if word not in WORD_NUMBERS:
-            raise ValueError(f"{word!r} is not a word of the bAbI tasks")
+            raise ValueError(f"{quoted(word)} is not a word of the bAbI tasks")
     return tuple(WORD_NUMBERS[word] for word in words) + (PADDING,) * (MAX_WORDS - len(words))
 
 
@@ -56,7 +57,7 @@ def answer_number(answer: str) -> int:
     try:
         return ANSWER_NUMBERS[answer.lower()]
     except KeyError:
-        raise ValueError(f"{answer!r} is not an answer of the bAbI tasks") from None
+        raise ValueError(f"{quoted(answer)} is not an answer of the bAbI tasks") from None
 
 
 def check_line(line: str | Question) -> None:

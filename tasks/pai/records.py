@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from ponder_ref.checks import quoted
 from tasks.errors import Refused, reason
 from tasks.pai.crc32c import masked_bytes
 
@@ -169,6 +170,6 @@ def parse_example(data: bytes) -> dict[str, np.ndarray]:
                 for field, _, value in fields(feature):
                     if field in (FLOATS, INTEGERS):
                         if isinstance(value, int):
-                            raise Malformed(f"feature {name!r} is no list")
+                            raise Malformed(f"feature {quoted(name)} is no list")
                         found[name] = floats(value) if field == FLOATS else integers(value)
     return found

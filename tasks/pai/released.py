@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ponder_ref.checks import quoted
 from ponder_ref.interface import Batch
 from tasks.batches import STREAMS, example_ids, words
 from tasks.errors import Refused, reason
@@ -74,22 +75,23 @@ def trials_of(data: bytes, length: int, *, sequences: int = SEQUENCES, width: in
     arrays = {}
     for name, shape in shapes.items():
         if name not in found:
-            raise records.Malformed(f"feature {name!r} is missing")
+            raise records.Malformed(f"feature {quoted(name)} is missing")
         array, kind = found[name], "f" if len(shape) > 1 else "i"
         if array.dtype.kind != kind:
-            raise records.Malformed(f"feature {name!r} must hold {'floats' if kind == 'f' else 'integers'}")
+            raise records.Malformed(f"feature {quoted(name)} must hold {'floats' if kind == 'f' else 'integers'}")
         if array.size != np.prod(shape):
             raise records.Malformed(
-                f"feature {name!r} has {array.size} numbers, expected {' x '.join(map(str, shape))} for length {length}"
+                f"feature {quoted(name)} has {array.size} numbers, "
+                f"expected {' x '.join(map(str, shape))} for length {length}"
             )
         if kind == "f" and not np.isfinite(array).all():
-            raise records.Malformed(f"feature {name!r} holds a number that is not finite")
+            raise records.Malformed(f"feature {quoted(name)} holds a number that is not finite")
         arrays[name] = array.reshape(shape)
     highest = {"correct_answer": (0, 1), "difficulty": (0, length - 2), "trial_type": (1, len(types))}
     for name, (low, high) in highest.items():
         wrong = arrays[name][(arrays[name] < low) | (arrays[name] > high)]
         if wrong.size:
-            raise records.Malformed(f"feature {name!r} must lie in {low}..{high}, got {wrong[0]}")
+            raise records.Malformed(f"feature {quoted(name)} must lie in {low}..{high}, got {wrong[0]}")
     kinds = arrays["trial_type"] - 1
     steps = np.array([kind.steps for kind in types])[kinds]
     for query in np.flatnonzero(arrays["difficulty"] != steps)[:1]:

@@ -8,7 +8,6 @@ from ponder_ref.buckets import dropped_share
 from ponder_ref.interface import ActHalting, Pondered
 from ponder_ref.settings import Transformer
 from ponder_torch.act import act_output, act_weights
-from ponder_torch.arrays import step_numbers
 from ponder_torch.transformer import advance, begin, questions, read, rows_of
 
 SURE = 1e4  # a halting logit that leaves no doubt
@@ -53,8 +52,8 @@ def ut_act_unroll(
     spent = torch.where(present, lengths + 1 - before, 0.0)
     cost = torch.cat([_sums(b.size, x) / _sums(b.size, y) for b, x, y in _zip(buckets, spent, present)])
     longest = torch.cat([x.view(b.size, -1).amax(1) for b, x, _ in _zip(buckets, lengths, present)])
-    at_end = step_numbers(lam) == longest
-    y_hat = read(params, state)[0].expand(len(lam), -1, -1)
+    at_end = torch.arange(1, max_steps + 1, device=h.device)[:, None] == longest  # also of steps that were not run
+    y_hat = read(params, state)[0].expand(max_steps, -1, -1)
     act = ActHalting(at_end.to(h.dtype), torch.zeros_like(longest), cost)
     return Pondered(y_hat, torch.where(at_end, SURE, -SURE).to(h.dtype), None, longest, state.detach(), act)
 

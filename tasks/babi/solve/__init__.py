@@ -49,7 +49,7 @@ def count_right(task: int, stories: Sequence[Story]) -> tuple[int, int]:
     for story in stories:
         words = [plain(text) for text in story.statements()]
         for example in examples(story):
-            found = RULES[task](words[: len(example.statements)], plain(example.question.text))
+            found = RULES[task](words[: example.above], plain(example.question.text))
             right += found == example.question.answer.lower()
             total += 1
     return right, total
