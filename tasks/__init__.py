@@ -7,6 +7,8 @@ command needs it.
 import sys
 
 try:
+    import msgspec  # noqa: F401
+
     import ponder_ref  # noqa: F401
 except ModuleNotFoundError as error:
     sentence = (

@@ -148,6 +148,7 @@ class Training:
                 for chunk in ahead:
                     self.step(chunk, show)
                     self.obey(stop)
+            checkpoints.prune(self.run.checkpoints, self.update, c.checkpoint_every)
             # All is saved, so that it may be ended anywhere, and begun anew.
             if c.ends_with_test:
                 self.evaluate("test", show, before_batch=lambda: self.obey(stop))
