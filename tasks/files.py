@@ -32,7 +32,7 @@ MAX_JSON = 2**20  # bytes
 TEMPORARY = re.compile(r"\.pondernet-[0-9a-f]{16}\.tmp")
 UNFINISHED = b'{"unfinished": true}\n'  # what a description says while the file is written that it describes
 NOFOLLOW, NONBLOCK = getattr(os, "O_NOFOLLOW", 0), getattr(os, "O_NONBLOCK", 0)
-KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a link", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
 def refuse_odd(mode: int) -> None:
@@ -71,7 +71,8 @@ def complaint(error: Exception) -> str:
     """What a schema says of a value, with the field's name before it."""
     said, _, place = str(error).partition(" - at `")
     place = place.rstrip("`").removeprefix("$").removeprefix(".")
-    said = said.replace("`", "")
+    # A name in the file may be anything: it is shortened, and what cannot be printed is escaped.
+    said = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in said[:200].replace("`", ""))
     if said.startswith("Object missing required field "):
         return f"{place}{'.' if place else ''}{said.rpartition(' ')[2]} is missing"
     return f"{place}: {said[:1].lower()}{said[1:]}" if place else f"{said[:1].lower()}{said[1:]}"
@@ -93,6 +94,15 @@ def decoded(data: bytes, kind: Any, name: object) -> Any:
         raise Refused(f"{name}: {complaint(error)}") from None
     except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
         raise Refused(f"{name} is not JSON") from None
+
+
+def check_depth(value: Any, most: int = 8) -> None:
+    """`ValueError` for lists and objects within each other so often that code that follows them would not end well."""
+    if isinstance(value, list | dict):
+        if most == 0:
+            raise ValueError("lists or objects are nested too deeply")
+        for item in value.values() if isinstance(value, dict) else value:
+            check_depth(item, most - 1)
 
 
 def read_json(path: Path, kind: Any = Any, missing: str | None = None) -> Any:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tasks.errors import Refused
-from tasks.files import Count, Name, checked, decoded, opened
+from tasks.files import Count, Name, check_depth, checked, decoded, opened
 
 METRICS, SESSIONS, EVALUATIONS = "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
 MAX_LINE, MAX_BYTES = 2**22, 2**30
@@ -109,16 +109,14 @@ def has_median(record: Record) -> bool:
     return record["draws"] > 0 and "median_levels" in record
 
 
-def in_memory(value: Any, depth: int = 4) -> Any:
-    """NaN for null, a float for an integer that is too large for others; `ValueError` for lists in lists in lists."""
+def in_memory(value: Any) -> Any:
+    """NaN for null, a float for an integer that is too large for others."""
     if value is None:
         return math.nan
-    if isinstance(value, list | dict) and depth == 0:
-        raise ValueError("lists are nested too deeply")
     if isinstance(value, list):
-        return [in_memory(item, depth - 1) for item in value]
+        return [in_memory(item) for item in value]
     if isinstance(value, dict):
-        return {name: in_memory(item, depth - 1) for name, item in value.items()}
+        return {name: in_memory(item) for name, item in value.items()}
     return float(value) if type(value) is int and abs(value) >= 2**63 else value
 
 
@@ -133,6 +131,7 @@ def read_records(path: Path) -> list[Record]:
             record = decoded(line, dict[str, Any], name)
             checked(record, schema, name)
             try:
+                check_depth(record)
                 records.append(in_memory(record))
             except (OverflowError, ValueError) as error:
                 raise Refused(f"{name}: {error}") from None

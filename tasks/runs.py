@@ -16,7 +16,17 @@ import msgspec
 from tasks.checkpoint import Checkpoint, file_name, listed, newest, prune, read
 from tasks.config import from_json, to_json
 from tasks.errors import Refused, cannot_write
-from tasks.files import TEMPORARY, Name, append, check_target, clear_leftovers, make_folder, read_json, write_whole
+from tasks.files import (
+    TEMPORARY,
+    Name,
+    append,
+    check_depth,
+    check_target,
+    clear_leftovers,
+    make_folder,
+    read_json,
+    write_whole,
+)
 from tasks.options import first_difference
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
 from tasks.trainers import FRAMEWORKS, backend_of_file
@@ -36,6 +46,9 @@ class Content(msgspec.Struct):
     config: dict[str, Any]
     began_with: Name | None = None
     data: Name | None = None
+
+    def __post_init__(self) -> None:
+        check_depth(self.config)
 
 
 def read_config(folder: Path) -> Content:

@@ -40,7 +40,7 @@ ODD = [
     ("metrics", EVAL | {"accuracy": "high"}, "accuracy: expected float | null, got str"),
     ("metrics", EVAL | {"accuracy": 10**400}, "accuracy: number out of range"),
     ("metrics", EVAL | {"other": 10**400}, "int too large"),
-    ("metrics", EVAL | {"other": [[[[[[]]]]]]}, "lists are nested too deeply"),
+    ("metrics", EVAL | {"other": [[[[[[[[[]]]]]]]]]}, "nested too deeply"),
     ("metrics", EVAL | {"examples": 0}, "examples: expected int >= 1"),
     ("metrics", EVAL | {"loss_rec": []}, "loss_rec: expected float | null, got array"),
     ("metrics", EVAL | {"levels": [[1, 9, 0.5, 2.0, 7]]}, "levels[0]: expected array of length 4, got 5"),

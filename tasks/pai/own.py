@@ -38,7 +38,9 @@ def read_header(file: BinaryIO, path: Path) -> tuple[np.dtype, Literal["C", "F"]
     version = file.read(2)
     length = int.from_bytes(file.read(2 if version[:1] == b"\1" else 4), "little")
     text = file.read(length).decode("latin-1") if length <= MAX_HEADER else ""
-    found = {name: re.search(f"""['"]{name}['"]\\s*:\\s*{value}\\s*,?""", text) for name, value in HEADER.items()}
+    found = {
+        name: re.search(f"""['"]{name}['"]\\s*:\\s*{value}\\s*,?""", text, re.ASCII) for name, value in HEADER.items()
+    }
     rest = text
     for match in found.values():
         rest = rest.replace(match[0], "", 1) if match else "odd"
@@ -49,7 +51,7 @@ def read_header(file: BinaryIO, path: Path) -> tuple[np.dtype, Literal["C", "F"]
         dtype = np.dtype(descr)
     except TypeError:
         raise Refused(f"{path} is not a whole .npy file of numbers") from None
-    shape = tuple(int(number) for number in numbers.split(",") if number.strip())
+    shape = tuple(map(int, re.findall("[0-9]+", numbers)))
     return dtype, "F" if order == "True" else "C", shape
 
 
