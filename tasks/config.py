@@ -20,7 +20,7 @@ from tasks.files import Name, checked
 
 C = TypeVar("C")
 Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Setting: Any = Whole | float | Name | bool | list[Whole] | None  # in a file
+Setting: Any = float | bool | None | list[Whole] | Whole | Name  # in a file
 
 
 @contextlib.contextmanager

@@ -99,6 +99,7 @@ def test_runs_are_reproducible(unbroken: Path, tmp_path: Path):
         {"TEST_KILL_REPLACE": "2"},
         {"TEST_KILL_REPLACE": "3"},
         {"TEST_KILL_REPLACE": "5"},
+        {"TEST_KILL_UNLINK": "1"},  # of the oldest checkpoint, when the last one is in its place
     ],
     ids=lambda death: "-".join(map(str, *death.items())),
 )
