@@ -16,7 +16,7 @@ import msgspec
 
 from ponder_ref import checks
 from tasks.errors import Refused
-from tasks.files import Name, checked
+from tasks.files import Name, check_text, checked
 
 C = TypeVar("C")
 Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
@@ -245,8 +245,10 @@ def check_settings(values: dict[str, Any], source: str) -> None:
     for name, value in values.items():
         shown = f"{source}: {name if name.isidentifier() else 'a field'}"
         checked(value, Setting, shown)
-        if isinstance(value, str) and not value.isprintable():
-            raise Refused(f"{shown}: expected text that can be printed, got {value[:60]!r}")
+        try:
+            check_text(it=value)
+        except ValueError as error:
+            raise Refused(f"{shown}: {error}") from None
 
 
 def from_json(config: type[C], values: dict[str, Any], source: str) -> C:

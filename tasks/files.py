@@ -105,6 +105,13 @@ def check_depth(value: Any, most: int = 8) -> None:
             check_depth(item, most - 1)
 
 
+def check_text(**texts: Any) -> None:
+    """`ValueError` for a text that cannot be printed: what a terminal does with it, a file should not say."""
+    for name, text in texts.items():
+        if isinstance(text, str) and not text.isprintable():
+            raise ValueError(f"{name} must be text that can be printed, got {text[:60]!r}")
+
+
 def read_json(path: Path, kind: Any = Any, missing: str | None = None) -> Any:
     """The content of a small JSON file, by its schema."""
     return decoded(read_bytes(path, MAX_JSON, missing), kind, path)

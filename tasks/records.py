@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from tasks.errors import Refused
-from tasks.files import Count, Name, check_depth, checked, decoded, opened
+from tasks.files import Count, Name, check_depth, check_text, checked, decoded, opened
 
 METRICS, SESSIONS, EVALUATIONS = "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
 MAX_LINE, MAX_BYTES = 2**22, 2**30
@@ -63,7 +63,8 @@ class Eval(msgspec.Struct, tag_field="kind", tag="eval"):
     data: Name | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        """What must fit together across fields."""
+        """What must fit together across fields, and can be printed."""
+        check_text(split=self.split, data=self.data)
         shares, right = self.step_share, self.step_accuracy
         if (0 if shares is UNSET else len(shares)) != (0 if right is UNSET else len(right)):
             raise ValueError("step_share and step_accuracy must have the same length")
@@ -99,6 +100,9 @@ class Session(msgspec.Struct):
     end: Count = msgspec.field(name="to")
     seconds: float
     cpu_seconds: float | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        check_text(backend=self.backend)
 
 
 SCHEMAS: dict[str, Any] = {METRICS: Train | Eval | Diverged, SESSIONS: Session, EVALUATIONS: Evaluation}

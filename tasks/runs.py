@@ -22,6 +22,7 @@ from tasks.files import (
     append,
     check_depth,
     check_target,
+    check_text,
     clear_leftovers,
     make_folder,
     read_json,
@@ -48,6 +49,7 @@ class Content(msgspec.Struct):
     data: Name | None = None
 
     def __post_init__(self) -> None:
+        check_text(task=self.task, backend=self.backend)
         check_depth(self.config)
 
 

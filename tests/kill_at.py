@@ -57,7 +57,9 @@ def commands() -> dict[str, Callable[[list[str]], int]]:
 def deaths(folder: Path, command: str, *arguments: object) -> dict[str, Path]:
     """The folders that the deaths of a command left, each with its own `place`."""
     words = [sys.executable, str(Path(__file__)), str(folder), command, *map(str, arguments)]
-    done = subprocess.run(words, env=environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        words, env=environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"), capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return {path.name: path for path in sorted((folder / "deaths").iterdir())}
 

@@ -21,7 +21,7 @@ from tasks.babi import ask, ship
 from tasks.checkpoint import Checkpoint, from_bytes, to_bytes
 from tasks.errors import Refused
 from tasks.export import __main__ as export
-from tasks.pai.own import load
+from tasks.pai.own import Own, load
 from tasks.parity import Parity
 from tasks.records import read_records
 from tasks.runs import Run
@@ -113,11 +113,18 @@ def good(**about: object) -> Checkpoint:
         ('{"task": "parity", "backend": "jax", "config": {"beta": NaN}}', "config.json is not JSON"),
         ('{"task": "parity", "backend": "jax", "config": {"beta": 1e999}}', "number out of range"),
         ('{"task": "parity", "backend": "jax", "config": {"beta": [[]]}}', "beta: "),
-        ('{"task": "parity", "backend": "jax", "config": {"start": "a\\u0000b"}}', "start: expected text"),
-        ('{"task": "parity", "backend": "jax", "config": {"start": "a\\nb"}}', "start: expected text"),
+        (
+            '{"task": "parity", "backend": "jax", "config": {"start": "a\\u0000b"}}',
+            "start: it must be text that can be printed",
+        ),
+        (
+            '{"task": "parity", "backend": "jax", "config": {"start": "a\\nb"}}',
+            "start: it must be text that can be printed",
+        ),
         ('{"task": "parity", "backend": "jax", "config": []}', "config: expected object, got array"),
         ('{"task": "parity", "backend": "jax", "config": {"a\\nb": 1}}', "unknown field 'a\\nb'"),
         (f'{{"task": "chess", "backend": "jax", "config": {{"x": {"[" * 99}{"]" * 99}}}}}', "nested too deeply"),
+        ('{"task": "parity", "backend": "a\\u001b[2J", "config": {}}', "backend must be text that can be printed"),
         ("", "config.json is not JSON"),
     ],
     ids=lambda value: value[:40],
@@ -234,6 +241,15 @@ def test_an_array_is_no_fifo(tmp_path: Path):
     os.mkfifo(tmp_path / "x.npy")
     with pytest.raises(Refused, match=r"--embeddings: cannot read .*x\.npy: it is a named pipe"):
         load(tmp_path / "x.npy", "--embeddings", "f", 2)
+
+
+def test_labels_without_end_are_not_read(tmp_path: Path):
+    for name, descr, shape in (("x.npy", "<f2", "(9999999999, 1)"), ("y.npy", "|i1", "(9999999999,)")):
+        header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+        (tmp_path / name).write_bytes(npy(header, b""))
+        os.truncate(tmp_path / name, 20 * 10**9 + 10**4)  # sparse: it takes no room
+    with pytest.raises(Refused, match=r"y\.npy has 9999999999 entries, at most 100000000"):
+        Own(tmp_path / "x.npy", tmp_path / "y.npy")
 
 
 def test_records_that_lack_what_a_summary_shows_do_not_end_a_run(run: Path, tmp_path: Path):

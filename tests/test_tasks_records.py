@@ -36,6 +36,7 @@ ODD = [
     ("metrics", {"kind": "train", "update": True, "expected_steps": 1, "forward_passes": 1}, "update: expected int"),
     ("metrics", {"kind": "diverged", "update": -1}, "update: expected int >= 0"),
     ("metrics", EVAL | {"split": 3}, "split: expected str, got int"),
+    ("metrics", EVAL | {"split": "\x1b[2J"}, "split must be text that can be printed, got '\\x1b[2J'"),
     ("metrics", EVAL | {"split": ""}, "split: expected str of length >= 1"),
     ("metrics", EVAL | {"accuracy": "high"}, "accuracy: expected float | null, got str"),
     ("metrics", EVAL | {"accuracy": 10**400}, "accuracy: number out of range"),

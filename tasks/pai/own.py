@@ -29,6 +29,7 @@ HEADER = {
     "fortran_order": "(True|False)",
     "shape": r"\(((?:\s*[0-9]{1,15}\s*,)*(?:\s*[0-9]{1,15})?\s*)\)",
 }
+MAX_IMAGES = 10**8  # labels are held in memory, images are not
 SHARES = {"train": 10, "valid": 1, "test": 2}
 BLOCK = 2**22  # numbers looked at together: some thousand images
 
@@ -104,6 +105,8 @@ class Own:
         given = np.asarray(load(labels, "--labels", "iu", 1))
         if len(given) != len(self.array):
             raise Refused(f"--labels {labels} has {len(given)} entries for {len(self.array)} images in {embeddings}")
+        if len(given) > MAX_IMAGES:
+            raise Refused(f"--labels {labels} has {len(given)} entries, at most {MAX_IMAGES}")
         if not self.array.size:
             raise Refused(f"--embeddings {embeddings} holds no numbers")
         self.width = int(self.array.shape[1])
