@@ -58,7 +58,8 @@ def kill_and_resume(settings: list[str], folder: Path, kills: int, longest: floa
     for number in range(kills + 1):
         seconds = chance.uniform(0.0, longest) if number < kills else None
         begun = (folder / "config.json").exists()
-        if run(["--resume"] if begun else settings, folder, seconds) == 0:
+        resume = ["--resume", *settings[settings.index("--backend") :][:2]]
+        if run(resume if begun else settings, folder, seconds) == 0:
             return number
         print(f"killed after {seconds:5.2f} s, newest checkpoint at update {update_of(folder)}", flush=True)
     raise AssertionError("the last training is not killed")

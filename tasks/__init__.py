@@ -11,6 +11,8 @@ from tasks.errors import end_at_once, take_signals
 if sys.argv[:1] == ["-m"]:  # `python -m tasks.…` is on its way in
     take_signals(end_at_once)
 try:
+    import msgspec  # noqa: F401
+
     import ponder_ref  # noqa: F401
 except ModuleNotFoundError as error:
     sentence = (

@@ -6,21 +6,26 @@ is ever unpickled.
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import re
-import secrets
 import shlex
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+import msgspec
 import numpy as np
 
-from tasks.errors import Refused, cannot_write, reason
+from tasks.config import check_settings
+from tasks.errors import Refused
+from tasks.files import Count, Name, decoded, opened, write_whole
+from tasks.metrics import TRAIN_KEYS
 
 FORMAT = "pondernet checkpoint 1"
 PARAMETERS = "pondernet parameters 1"  # the format without moments: to be used, not trained on
 SUFFIX = ".safetensors"
+MAX_BYTES, MAX_HEADER = 2**32, 2**24
 PREFIX = "params."  # of the names of parameters
 INSTALL = "pip install -e '.[jax,tasks]' in a clone of pondernet installs it"
 
@@ -75,54 +80,97 @@ def to_bytes(checkpoint: Checkpoint, form: str = FORMAT) -> bytes:
     return library().save(arrays, metadata={"pondernet": text})
 
 
-def from_bytes(data: bytes, path: Path, *forms: str) -> Checkpoint:
-    """The checkpoint in a file's bytes, in one of the formats (FORMAT); what is cut short or foreign is refused."""
-    numpy_files = library()
+class Tensor(msgspec.Struct):
+    """What a safetensors header says of an array."""
+
+    dtype: str
+    shape: list[Count]
+    data_offsets: tuple[Count, Count]
+
+
+class State(msgspec.Struct, forbid_unknown_fields=True):
+    """A window of training metrics (`tasks.metrics.Window`)."""
+
+    sums: dict[str, float] = {}
+    count: Count = 0
+    forward_passes: Count = 0
+
+    def __post_init__(self) -> None:
+        if self.sums and self.sums.keys() != set(TRAIN_KEYS):
+            raise ValueError(f"sums must be of {', '.join(TRAIN_KEYS)}")
+
+
+class Form(msgspec.Struct):
+    """Whether it is a checkpoint at all."""
+
+    format: str
+    checksum: str
+
+
+class About(Form, forbid_unknown_fields=True):
+    """What a checkpoint says beside its arrays."""
+
+    task: Name
+    config: dict[str, Any]
+    spec: Name
+    update: Count
+    window: State = msgspec.field(default_factory=State)
+
+
+def header_of(file: BinaryIO, size: int, path: Path) -> bytes:
+    """The metadata of a safetensors file, b"" without any; it must declare just as many bytes as the file has."""
+    broken = f"{path} is not a whole safetensors file"
+    length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(size - 8, MAX_HEADER):
+        raise Refused(broken)
     try:
-        length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + length])
-        arrays = numpy_files.load(data)
-    except Exception as error:  # whatever the parsers raise, the file is not whole
+        header = msgspec.json.decode(file.read(length), type=dict[str, msgspec.Raw])
+        metadata = msgspec.json.decode(header.pop("__metadata__", b"{}"), type=dict[str, str])
+        ends = [msgspec.json.decode(each, type=Tensor).data_offsets[1] for each in header.values()]
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        raise Refused(broken) from None
+    if max(ends, default=0) != size - 8 - length:
+        raise Refused(broken)
+    return metadata.get("pondernet", "").encode()
+
+
+def parsed(file: BinaryIO, size: int, path: Path, forms: tuple[str, ...]) -> Checkpoint:
+    """The checkpoint in a file of this many bytes, in one of the formats. Its header is checked before all else."""
+    text, forms = header_of(file, size, path), forms or (FORMAT,)
+    try:
+        form = decoded(text, Form, path).format
+    except Refused:
+        form = ""
+    if form == PARAMETERS and form not in forms:
+        raise Refused(f"{path} has the parameters of a shipped checkpoint and nothing else: a run's is needed")
+    if form not in forms:
+        raise Refused(f"{path} is a safetensors file, but not a checkpoint of this project")
+    check_settings(decoded(text, About, path).config, f"{path}: config")
+    about = decoded(text, dict[str, Any], path)
+    found = about.pop("checksum")
+    file.seek(0)
+    try:
+        arrays = library().load(file.read(size))
+    except Refused:
+        raise
+    except Exception as error:  # whatever the parser raises, the file is not whole
         raise Refused(f"{path} is not a whole safetensors file ({type(error).__name__})") from None
-    try:
-        about = json.loads(header["__metadata__"]["pondernet"])
-        found = about.pop("checksum")
-        form = about["format"]
-        if form == PARAMETERS and PARAMETERS not in (forms or (FORMAT,)):
-            raise Refused(f"{path} has the parameters of a shipped checkpoint and nothing else: a run's is needed")
-        if form not in (forms or (FORMAT,)):
-            raise KeyError("format")
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise Refused(f"{path} is a safetensors file, but not a checkpoint of this project") from None
     if checksum(arrays, about) != found:
         raise Refused(f"{path} is damaged: its content does not fit its checksum")
+    for name, array in sorted(arrays.items()):
+        if not np.isfinite(array).all():
+            raise Refused(f"{path}: {name} holds a number that is not finite")
     return Checkpoint(arrays, about)
 
 
-def write_whole(path: Path, data: bytes, rest: str = "") -> None:
-    """Writes a file whole or not at all: temporary name in the same folder, flush to disk, rename, flush the folder.
+def from_bytes(data: bytes, path: Path, *forms: str) -> Checkpoint:
+    """The checkpoint in a file's bytes, in one of the formats (FORMAT); what is cut short or foreign is refused."""
+    return parsed(io.BytesIO(data), len(data), path, forms)
 
-    The temporary name is another one every time: two that write the same file do not write into one another's.
-    """
-    temporary = path.with_name(f"{path.name[:40]}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if os.name == "posix":  # elsewhere a folder cannot be opened
-            folder = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise cannot_write(path, error, rest) from None
-        raise
+
+def read(path: Path, *forms: str) -> Checkpoint:
+    with opened(path, MAX_BYTES, f"there is no checkpoint {path}") as file:
+        return parsed(file, os.fstat(file.fileno()).st_size, path, forms)
 
 
 def file_name(update: int) -> str:
@@ -139,31 +187,26 @@ def listed(folder: Path) -> dict[int, Path]:
 
 
 def save(folder: Path, checkpoint: Checkpoint, every: int) -> Path:
-    """Writes the checkpoint and removes what is no longer kept.
-
-    Kept are this one and the last one before it at a multiple of `every`: a run that was interrupted in between ends
-    with the same files as one that was not.
-    """
-    update = checkpoint.about["update"]
+    """Writes the checkpoint and removes what is no longer kept."""
+    update, older = checkpoint.about["update"], list(listed(folder).values())
     path = folder / file_name(update)
-    older = listed(folder)
-    write_whole(path, to_bytes(checkpoint), f"the last good checkpoint is {list(older.values())[-1]}" if older else "")
-    regular = [number for number in older if number < update and number % every == 0]
-    for number, old in older.items():
-        if number != update and number not in regular[-1:]:
-            with contextlib.suppress(OSError):
-                old.unlink()
+    write_whole(path, to_bytes(checkpoint), f"the last good checkpoint is {older[-1]}" if older else "")
+    prune(folder, update, every)
     return path
 
 
-def read(path: Path, *forms: str) -> Checkpoint:
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise Refused(f"there is no checkpoint {path}") from None
-    except OSError as error:
-        raise Refused(f"cannot read the checkpoint {path}: {reason(error)}") from None
-    return from_bytes(data, path, *forms)
+def prune(folder: Path, update: int, every: int) -> None:
+    """Removes the checkpoints before that of `update`, but for the last of them at a multiple of `every`.
+
+    So a run that was interrupted, or killed right here, ends with the same files as one that was not.
+    """
+    found = listed(folder)
+    older = {number: path for number, path in found.items() if number < update and update in found}
+    kept = [number for number in older if number % every == 0][-1:]
+    for number, path in older.items():
+        if number not in kept:
+            with contextlib.suppress(OSError):  # tried again when the next one is saved, or the run goes on
+                path.unlink()
 
 
 def newest(folder: Path) -> Checkpoint | None:

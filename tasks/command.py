@@ -20,9 +20,10 @@ from tasks import summary
 from tasks.batches import stretches
 from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
 from tasks.errors import Refused, cannot_write, interrupted, one_sentence, reason
+from tasks.files import alone, make_folder
 from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
-from tasks.runs import EVALUATIONS, Origin, Run, alone, make_folder, read_records
+from tasks.runs import EVALUATIONS, Origin, Run, read_records
 from tasks.shipped import PRETRAINED, is_shipped, open_trained
 from tasks.trainers import default_backend, load_parameters, make_trainer
 
@@ -198,7 +199,7 @@ def resume(task: Any, options: argparse.Namespace) -> int:
     if difference := first_difference(run.config, dataclasses.replace(run.config, **wanted)):
         raise Refused(f"--resume cannot change the config of {run.folder}: {difference}")
     stop_at = stop_update(options, run.config)
-    backend = getattr(options, "backend", run.backend)
+    backend = options.backend if hasattr(options, "backend") else run.own_backend()
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
     with alone(run.folder):
         start_from = run.load(file)
@@ -242,10 +243,9 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     draws = flag_value(options, "draws", DRAWS, 1)
     threads = flag_value(options, "threads", THREADS, 1)
     run, found = open_trained(task, options.evaluate, getattr(options, "checkpoint", None))
-    if shipped := is_shipped(run.folder):
+    if is_shipped(run.folder):
         refuse(options, ("record",), "goes with a run of one's own")
-    own = default_backend() if shipped else run.backend
-    backend = getattr(options, "backend", own)
+    backend = options.backend if hasattr(options, "backend") else run.own_backend()
     # The model is that of the training, its data need not be at hand.
     trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
     trainer = make_trainer(backend, trained, threads)

@@ -10,12 +10,17 @@ import contextlib
 import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import msgspec
 
 from ponder_ref import checks
 from tasks.errors import Refused
+from tasks.files import Name, check_text, checked
 
 C = TypeVar("C")
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Setting: Any = float | bool | None | list[Whole] | Whole | Name  # in a file
 
 
 @contextlib.contextmanager
@@ -238,13 +243,23 @@ def to_json(config: Any) -> dict[str, Any]:
     }
 
 
-def from_json(config: type[C], values: Any, source: str) -> C:
+def check_settings(values: dict[str, Any], source: str) -> None:
+    """Refuses what no setting can be: objects, lists of other things than integers, integers of more than 64 bits."""
+    for name, value in values.items():
+        shown = f"{source}: {name if name.isidentifier() else 'a field'}"
+        checked(value, Setting, shown)
+        try:
+            check_text(it=value)
+        except ValueError as error:
+            raise Refused(f"{shown}: {error}") from None
+
+
+def from_json(config: type[C], values: dict[str, Any], source: str) -> C:
     """The config that `to_json` wrote; what is unknown or out of range is refused, naming the source.
 
     A field that is missing was added later and has its default, which is how it was before.
     """
-    if not isinstance(values, dict):
-        raise Refused(f"{source} holds no config")
+    check_settings(values, source)
     names = {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     if unknown := sorted(values.keys() - names):
         raise Refused(f"{source} has the unknown field {checks.quoted(unknown[0])}: it was written by another version")

@@ -18,7 +18,7 @@ from tasks.config import Parser, from_json
 from tasks.errors import Refused, one_sentence
 from tasks.plots import COLOURS, chance_line, column, name_levels, pyplot, save
 from tasks.registry import task_class
-from tasks.runs import CONFIG, METRICS, read_json, read_records
+from tasks.runs import CONFIG, METRICS, read_config, read_records
 
 WIDTH, LINE, LABEL = 5.5, 0.17, 80  # of a figure and of a line of its legend, in inches; letters of such a line
 
@@ -56,10 +56,8 @@ def settings(task: Any, config: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def load(folder: Path) -> Loaded:
-    content = read_json(folder / CONFIG)
-    if not isinstance(content, dict) or not isinstance(content.get("config"), dict):
-        raise Refused(f"{folder / CONFIG} is not the config of a run")
-    values = {"task": content.get("task"), **settings(content.get("task"), content["config"], folder / CONFIG)}
+    content = read_config(folder)
+    values = {"task": content.task, **settings(content.task, content.config, folder / CONFIG)}
     seed = values.pop("seed", None)
     evaluations = [record for record in read_records(folder / METRICS) if record.get("kind") == "eval"]
     return Loaded(folder, seed, values, evaluations)

@@ -154,6 +154,7 @@ class Training:
                     self.obey(stop)
             if self.stop_at is not None:
                 return f"stopped {self.all_saved()}"
+            checkpoints.prune(self.run.checkpoints, self.update, c.checkpoint_every)
             # All is saved, so that it may be ended anywhere, and begun anew.
             if c.ends_with_test:
                 self.evaluate("test", show, before_batch=lambda: self.obey(stop))

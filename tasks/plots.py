@@ -3,13 +3,15 @@
 matplotlib is imported when something is drawn.
 """
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ponder_ref import geometric_log_prior
-from tasks.errors import Refused, cannot_write
+from tasks.errors import Refused
+from tasks.files import make_folder, write_whole
 from tasks.runs import Run, read_records
 
 # Colours that people with colour-blindness can tell apart (Okabe and Ito); the paper's blue and orange come first.
@@ -44,13 +46,13 @@ def pyplot() -> Any:
 
 def save(figure: Any, path: Path) -> Path:
     """Writes the picture and closes the figure."""
+    drawn = io.BytesIO()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Software": None})
-    except OSError as error:
-        raise cannot_write(path, error) from None
+        figure.savefig(drawn, format=path.suffix.removeprefix("."), metadata={"Software": None})
     finally:
         pyplot().close(figure)
+    make_folder(path.parent)
+    write_whole(path, drawn.getvalue())
     return path
 
 

@@ -4,75 +4,65 @@ A resumed run ends with the same folder as an unbroken one; only sessions.jsonl,
 apart.
 """
 
-import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-from tasks.checkpoint import Checkpoint, file_name, listed, newest, read, write_whole
+import msgspec
+
+from tasks.checkpoint import Checkpoint, file_name, listed, newest, prune, read
 from tasks.config import from_json, to_json
-from tasks.errors import Refused, cannot_write, reason, shell_word
+from tasks.errors import Refused, cannot_write, shell_word
+from tasks.files import (
+    TEMPORARY,
+    Name,
+    append,
+    check_depth,
+    check_target,
+    check_text,
+    clear_leftovers,
+    make_folder,
+    read_json,
+    write_whole,
+)
 from tasks.options import first_difference
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
+from tasks.trainers import FRAMEWORKS, backend_of_file
 
 CONFIG = "config.json"
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Refused(f"{path.parent} is not a run folder: it has no {path.name}") from None
-    except OSError as error:
-        raise Refused(f"cannot read {path}: {reason(error)}") from None
-    except ValueError:
-        raise Refused(f"{path} is not JSON") from None
+OWN_FILES = (CONFIG, METRICS, SESSIONS, EVALUATIONS, "checkpoints", "figures", "model.safetensors")
+OWN_FOLDERS = ("checkpoints", "figures")
 
 
-@contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Keeps other processes from training in the folder, where the system can; ends with the process, however."""
-    try:
-        import fcntl
-    except ImportError:  # a system without such locks
-        yield
-        return
-    try:
-        folder = os.open(path, os.O_RDONLY)
-    except OSError as error:
-        raise Refused(f"cannot open {path}: {reason(error)}") from None
-    try:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Refused(f"another process is training in {path}: wait for it or stop it") from None
-        except OSError:
-            pass  # a file system without locks
-        yield
-    finally:
-        os.close(folder)
+class Content(msgspec.Struct):
+    """config.json."""
+
+    task: Name
+    backend: Name
+    config: dict[str, Any]
+    began_with: Name | None = None
+    data: Name | None = None
+
+    def __post_init__(self) -> None:
+        check_text(task=self.task, backend=self.backend)
+        check_depth(self.config)
 
 
-def drop_half_line(file: BinaryIO) -> None:
-    """Removes the end of a file that a crash cut short, so that the next line does not go on with it."""
-    if file.seek(0, os.SEEK_END) == 0:
-        return
-    file.seek(-1, os.SEEK_END)
-    if file.read(1) != b"\n":
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
+def read_config(folder: Path) -> Content:
+    """The config.json of a run."""
+    if not folder.is_dir():
+        raise Refused(f"there is no run folder {folder}")
+    return read_json(folder / CONFIG, Content, f"{folder} is not a run folder: it has no {CONFIG}")
 
 
-def make_folder(path: Path) -> None:
-    """Makes the folder of a run, and those above it, where they are not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise Refused(f"{path} is a file, not a folder") from None
-    except OSError as error:
-        raise cannot_write(path, error) from None
+def is_of_a_run(path: Path) -> bool:
+    """Whether a path is, or would be, one of the files that a run folder has of its own."""
+    inside = path.parent.name in OWN_FOLDERS and os.path.lexists(path.parent.parent / CONFIG)
+    return inside or (path.name in OWN_FILES and os.path.lexists(path.parent / CONFIG))
 
 
 class Origin(NamedTuple):
@@ -102,7 +92,7 @@ class Run:
         """
         make_folder(folder)
         try:
-            names = {path.name for path in folder.iterdir() if not path.name.endswith(".tmp")}
+            names = {name for name in os.listdir(folder) if not TEMPORARY.fullmatch(name)}
         except OSError as error:
             raise cannot_write(folder, error) from None
         if names:
@@ -116,48 +106,40 @@ class Run:
     @classmethod
     def open(cls, folder: Path, task: str, config_type: type) -> "Run":
         """An existing run of this task."""
-        if not folder.is_dir():
-            raise Refused(f"there is no run folder {folder}")
-        content = read_json(folder / CONFIG)
-        if not isinstance(content, dict) or not {"task", "backend", "config"} <= content.keys():
-            raise Refused(f"{folder / CONFIG} is not the config of a run")
-        if content["task"] != task:
-            raise Refused(f"{folder} is a run of the task {content['task']!r}, not of {task!r}")
-        if not isinstance(content["backend"], str) or not content["backend"]:
-            raise Refused(f"{folder / CONFIG}: the backend must be a name, got {content['backend']!r}")
-        origin = {name: content[name] for name in Origin._fields if name in content}
-        for name, value in origin.items():
-            if not isinstance(value, str):
-                raise Refused(f"{folder / CONFIG}: {name} must be a checksum, got {value!r}")
-        config = from_json(config_type, content["config"], str(folder / CONFIG))
-        return cls(folder, task, config, content["backend"], Origin(**origin))
+        content = read_config(folder)
+        if content.task != task:
+            raise Refused(f"{folder} is a run of the task {content.task!r}, not of {task!r}")
+        config = from_json(config_type, content.config, str(folder / CONFIG))
+        return cls(folder, task, config, content.backend, Origin(content.began_with, content.data))
+
+    def own_backend(self) -> str:
+        """The backend that config.json names, if it is one of the project's."""
+        return backend_of_file(self.backend, self.folder / CONFIG)
 
     def clear_leftovers(self) -> None:
         """Removes files that a killed process had begun to write."""
-        for path in (*self.folder.glob("*.tmp"), *self.checkpoints.glob("*.tmp")):
-            if path.is_file() and not path.is_symlink():
-                with contextlib.suppress(OSError):
-                    path.unlink()
+        for folder in (self.folder, self.checkpoints, self.figures):
+            if os.path.isdir(folder):
+                clear_leftovers(folder)
 
     def make_folders(self) -> None:
-        try:
-            self.checkpoints.mkdir(exist_ok=True)
-        except OSError as error:
-            raise cannot_write(self.checkpoints, error) from None
+        """Makes the folders of a training; what lies in their place, or in that of a file to be written, is refused."""
+        for path in (self.checkpoints, self.figures):
+            if os.path.islink(path):
+                raise Refused(f"cannot write {path}: it is a link, not a directory")
+        for path in (self.metrics, self.sessions):
+            try:
+                check_target(path)
+            except OSError as error:
+                raise cannot_write(path, error) from None
+        make_folder(self.checkpoints)
 
     def append(self, path: Path, records: Iterable[dict[str, Any]], rest: str = "") -> None:
         """Adds lines and flushes them to disk: a checkpoint never speaks of updates whose metrics are lost.
 
         `rest` is what the sentence ends with if that cannot be done.
         """
-        try:
-            with open(path, "a+b") as file:
-                drop_half_line(file)
-                file.write("".join(map(line_of, records)).encode())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise cannot_write(path, error, rest) from None
+        append(path, "".join(map(line_of, records)).encode(), rest)
 
     def go_back(self, update: int, keep: Callable[[dict[str, Any]], bool]) -> None:
         """Removes what comes after an update and will be made again: checkpoints, and records that are not to be kept.
@@ -171,6 +153,7 @@ class Run:
             )
         kept = [line_of(record) for record in read_records(self.metrics) if keep(record)]
         self.drop_after(update)
+        prune(self.checkpoints, update, self.config.checkpoint_every)
         write_whole(self.metrics, "".join(kept).encode())
 
     def checkpoint_about(self, update: int, spec_version: str, window: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +195,11 @@ class Run:
         return f"python -m tasks.{self.task}"
 
     def resume_command(self) -> str:
-        return f"{self.command()} --out {shell_word(str(self.folder))} --resume"
+        return f"{self.command()} --out {shell_word(str(self.folder))} --resume{self.backend_flag()}"
 
     def evaluate_command(self) -> str:
-        return f"{self.command()} --evaluate {shell_word(str(self.folder))}"
+        return f"{self.command()} --evaluate {shell_word(str(self.folder))}{self.backend_flag()}"
+
+    def backend_flag(self) -> str:
+        """What a command needs for a run of somebody's own backend: the folder's word is not enough."""
+        return "" if self.backend in FRAMEWORKS else f" --backend {shell_word(self.backend)}"

@@ -1,21 +1,24 @@
-"""Checkpoints that are shipped: a folder with config.json, model.safetensors (parameters alone, float32) and its card.
+"""Checkpoints that are shipped: a folder with model.safetensors (config and parameters alone, float32) and its card.
 
 `--evaluate` takes such a folder as it takes a run; the word "pretrained" is the one that comes with a task.
 """
 
+import os
 from pathlib import Path
 from typing import Any
 
 from tasks.checkpoint import PARAMETERS, Checkpoint, read
+from tasks.config import from_json
 from tasks.errors import Refused
 from tasks.runs import Run
+from tasks.trainers import default_backend
 
 PRETRAINED = "pretrained"
 MODEL = "model.safetensors"
 
 
 def is_shipped(folder: Path) -> bool:
-    return (folder / MODEL).is_file()
+    return os.path.isfile(folder / MODEL)
 
 
 def open_trained(task: Any, name: str, file: str | None = None) -> tuple[Run, Checkpoint]:
@@ -23,11 +26,14 @@ def open_trained(task: Any, name: str, file: str | None = None) -> tuple[Run, Ch
     folder = getattr(task, "PRETRAINED", None) if name == PRETRAINED else Path(name)
     if folder is None or (name == PRETRAINED and not is_shipped(folder)):
         raise Refused(f"no checkpoint of {task.NAME} is shipped here: train one with python -m tasks.{task.NAME}")
-    run = Run.open(folder, task.NAME, task.Config)
     if is_shipped(folder):
         if file is not None:
             raise Refused(f"--checkpoint goes with a run, and {folder} has a single checkpoint")
-        return run, run.check(read(folder / MODEL, PARAMETERS), folder / MODEL)
+        found = read(folder / MODEL, PARAMETERS)
+        config = from_json(task.Config, found.about["config"], str(folder / MODEL))
+        run = Run(folder, task.NAME, config, default_backend())
+        return run, run.check(found, folder / MODEL)
+    run = Run.open(folder, task.NAME, task.Config)
     found = run.load(None if file is None else Path(file))
     if found is None:
         raise Refused(f"there is no checkpoint in {run.checkpoints}")

@@ -1,5 +1,6 @@
 """One screen that says what a training or an evaluation came to."""
 
+import math
 import re
 import shlex
 from pathlib import Path
@@ -39,7 +40,8 @@ def of_record(record: dict[str, Any], task: Any) -> list[str]:
             f"  steps    {record['expected_steps']:.3f}",
         ]
     weight = price(task.config.method_settings())
-    lines.append(f"  loss     {record['loss']:.4f} = {record['loss_rec']:.4f} + {weight:g} · {record['loss_reg']:.4f}")
+    parts = [record.get(name, math.nan) for name in ("loss", "loss_rec", "loss_reg")]  # a file may lack them
+    lines.append(f"  loss     {parts[0]:.4f} = {parts[1]:.4f} + {weight:g} · {parts[2]:.4f}")
     return lines + task.report(record)
 
 
@@ -102,4 +104,4 @@ def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
         shown["start"] = for_seeds(shown["start"], run.config.seed, seed)
     flags = [f"{flag(name)} {shlex.quote(value)}" for name, value in sorted(shown.items())]
     own = f"--seed {run.config.seed if seed is None else seed}"
-    return " ".join([run.command(), f"--preset {preset}", *flags, own, f"--backend {run.backend}"])
+    return " ".join([run.command(), f"--preset {preset}", *flags, own, f"--backend {shlex.quote(run.backend)}"])

@@ -17,6 +17,16 @@ def default_backend() -> str:
     return next((name for name in FRAMEWORKS if find_spec(name) is not None), FRAMEWORKS[0])
 
 
+def backend_of_file(backend: str, file: object) -> str:
+    """The backend that a file names. It may be one of the project's: nothing in a file names code to import."""
+    if backend not in FRAMEWORKS:
+        raise Refused(
+            f"{file} names the backend {backend!r}, which is not one of {', '.join(FRAMEWORKS)}: "
+            "a module of your own is imported only if --backend names it here"
+        )
+    return backend
+
+
 def in_short(error: BaseException) -> str:
     """An error of somebody else's code: its type and the first line of what it says."""
     said = str(error).strip()

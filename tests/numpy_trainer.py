@@ -37,6 +37,7 @@ def fail_at_call(name: str, variable: str, fail: Callable[[], None]) -> None:
 
 fail_at_call("fsync", "TEST_KILL_FSYNC", die)
 fail_at_call("replace", "TEST_KILL_REPLACE", die)
+fail_at_call("unlink", "TEST_KILL_UNLINK", die)
 fail_at_call("replace", "TEST_FULL_REPLACE", disk_is_full)
 
 

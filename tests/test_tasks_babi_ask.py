@@ -1,7 +1,6 @@
 """`python -m tasks.babi.ask`: hand-written stories of all tasks, answered by the rules and by the shipped model."""
 
 import io
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -58,7 +57,6 @@ def shipped(folder: Path, form: str = PARAMETERS, **settings) -> Path:
     about = {"task": "babi", "config": to_json(config), "spec": "1.2.0", "update": 7}
     folder.mkdir()
     (folder / MODEL).write_bytes(to_bytes(Checkpoint(arrays, about), form))
-    (folder / "config.json").write_text(json.dumps({"task": "babi", "backend": "jax", "config": to_json(config)}))
     return folder
 
 
@@ -141,8 +139,6 @@ def test_what_cannot_be_answered_gets_one_sentence(
     monkeypatch.setattr(Babi, "PRETRAINED", tmp_path / "none")
     good, act = shipped(tmp_path / "good"), shipped(tmp_path / "act", method="act")
     whole = shipped(tmp_path / "whole", FORMAT)  # a checkpoint to go on from is not one to ship
-    wrong = shipped(tmp_path / "wrong")
-    (wrong / MODEL).write_bytes((shipped(tmp_path / "other", embedding=8) / MODEL).read_bytes())
     for words, text, *arguments in (
         ("no checkpoint of babi is shipped here", "Where is Mary?"),
         ("there is no run folder", "Where is Mary?", "--run", str(tmp_path / "nowhere")),
@@ -151,7 +147,6 @@ def test_what_cannot_be_answered_gets_one_sentence(
         ("line 1: '77777", f"{'7' * 5000} Where is Mary?", "--run", str(good)),
         ("is a run of --method act", "Where is Mary?", "--run", str(act)),
         ("not a checkpoint of this project", "Where is Mary?", "--run", str(whole)),
-        ("belongs to another run: --embedding", "Where is Mary?", "--run", str(wrong)),
     ):
         out, err = spoken(capsys, 2, text, *arguments)
         (sentence,) = err.splitlines()

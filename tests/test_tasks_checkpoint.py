@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("safetensors")
 
-from tasks import checkpoint
+from tasks import checkpoint, files
 from tasks.checkpoint import (
     FORMAT,
     PARAMETERS,
@@ -25,6 +25,7 @@ from tasks.checkpoint import (
     write_whole,
 )
 from tasks.errors import Refused
+from tasks.metrics import TRAIN_KEYS
 
 HERE = Path("here.safetensors")
 
@@ -36,7 +37,9 @@ def example(update: int = 40) -> Checkpoint:
         "m.w": rng.standard_normal((4, 3)).T,  # not in C order
         "update": np.array(update, np.int64),
     }
-    return Checkpoint(arrays, {"update": update, "task": "parity", "window": {"sums": {"loss": 0.1 + 0.2}}})
+    window = {"sums": dict.fromkeys(TRAIN_KEYS, 1 / 3), "count": 3, "forward_passes": 60}
+    about = {"task": "parity", "config": {"bits": 4}, "spec": "1.0.0", "update": update, "window": window}
+    return Checkpoint(arrays, about)
 
 
 def test_round_trip_is_exact():
@@ -45,7 +48,7 @@ def test_round_trip_is_exact():
         assert there.arrays[name].dtype == array.dtype
         assert there.arrays[name].shape == array.shape
         assert np.array_equal(there.arrays[name], array)
-    assert there.about["window"]["sums"]["loss"] == 0.1 + 0.2
+    assert there.about["window"]["sums"]["loss"] == 1 / 3
     assert to_bytes(Checkpoint(there.arrays, example().about)) == to_bytes(example())
 
 
@@ -149,7 +152,7 @@ def test_a_full_disk_keeps_the_last_good_one(step: str, tmp_path: Path, monkeypa
     if step == "write":
         if not Path("/dev/full").exists():
             pytest.skip("this system has no /dev/full")
-        monkeypatch.setattr(checkpoint, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
+        monkeypatch.setattr(files, "open", lambda *_: open("/dev/full", "wb"), raising=False)  # noqa: SIM115
     else:
         monkeypatch.setattr(checkpoint.os, step, full)
     with pytest.raises(Refused, match=r"cannot write .*00000020.*no space left.*last good checkpoint is .*00000010"):

@@ -182,14 +182,14 @@ def test_wrong_runs_get_one_sentence(folder: Path, tmp_path: Path, monkeypatch: 
 
     assert sentence(tmp_path / "none") == f"there is no run folder {tmp_path / 'none'}"
     assert sentence(folder, tmp_path) == f"--out {tmp_path} is a folder, not a file"
-    assert "cannot write" in sentence(folder, folder / "config.json" / "no.onnx")
+    assert "config.json is a file, not a folder" in sentence(folder, folder / "config.json" / "no.onnx")
     act = checks.make_run(tmp_path / "act", config=dataclasses.replace(CONFIG, method="act"))
     assert "is a run of --method act" in sentence(act)
     other = checks.make_run(tmp_path / "other", config=dataclasses.replace(CONFIG, hidden=17))
     assert "does not fit the run's model" in sentence(other)
-    (other / "config.json").write_text('{"task": "chess"}')
+    (other / "config.json").write_text('{"task": "chess", "backend": "jax", "config": {}}')
     assert "is a run of the task 'chess'" in sentence(other)
     (other / "config.json").write_text('{"task": []}')
-    assert "is a run of the task []" in sentence(other)
+    assert "config.json: task: expected str, got array" in sentence(other)
     monkeypatch.setattr("tasks.export.__main__.find_spec", lambda name: None)
     assert "--format onnx needs 'onnx', which is not installed" in sentence(folder)

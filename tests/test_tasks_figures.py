@@ -207,7 +207,7 @@ def test_settings_that_a_known_task_cannot_have_get_one_sentence(
 def test_a_task_that_is_not_known_is_drawn_as_it_is(tmp_path: Path):
     shutil.copytree(TINY / "act-0", tmp_path / "run")
     content = json.loads((tmp_path / "run" / "config.json").read_text())
-    content["task"] = ["chess"]
+    content["task"] = "chess"
     content["config"] |= {"colour": ["red", "white"]}
     (tmp_path / "run" / "config.json").write_text(json.dumps(content))
     assert figures.load(tmp_path / "run").values["colour"] == ("red", "white")
@@ -218,7 +218,7 @@ def test_runs_of_a_task_that_is_not_known_are_told_apart_by_whatever_their_confi
         shutil.copytree(TINY / "act-0", tmp_path / f"act-{seed}")
         path = tmp_path / f"act-{seed}" / "config.json"
         content = json.loads(path.read_text())
-        content["task"], content["config"] = ["chess"], {"method": "act", "seed": seed, "sizes": sizes}
+        content["task"], content["config"] = "chess", {"method": "act", "seed": seed, "sizes": sizes}
         path.write_text(json.dumps(content))
     groups = figures.label_groups([figures.load(folder) for folder in figures.find_runs([str(tmp_path)])])
     assert {label: len(runs) for label, runs in groups.items()} == {

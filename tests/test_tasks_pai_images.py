@@ -176,7 +176,7 @@ def test_own_images_are_known_by_every_number_and_label(tmp_path: Path, monkeypa
         (np.zeros((9, 2)), np.zeros(8, int), "has 8 entries for 9 images"),
         (np.zeros((9, 2), int), np.zeros(9, int), r"must hold numbers \[images, width\], got int64 \[9, 2\]"),
         (np.zeros((9, 2)), np.zeros(9), r"must hold integers \[images\], got float64 \[9\]"),
-        (np.zeros((9, 2)), np.array([None] * 9), "is not a whole .npy file of numbers"),
+        (np.zeros((9, 2)), np.array([None] * 9), r"must hold integers \[images\], got object \[9\]"),
         (np.zeros((0, 2)), np.zeros(0, int), "holds no numbers"),
     ],
 )

@@ -150,7 +150,7 @@ def own_files(folder: Path, width: int) -> list:
 
 START = ["--preset", "smoke", "--backend", "pai_checks", "--eval-examples", 64, "--test-examples", 64, "--out", "run"]
 START += ["--updates", 2, "--control", "no-memory"]  # one evaluation where there would be four
-JUDGE = ["--evaluate", "run", "--examples", 64]
+JUDGE = ["--evaluate", "run", "--examples", 64, "--backend", "pai_checks"]
 
 
 def test_a_run_is_evaluated_where_its_own_images_have_been_moved(tmp_path: Path):

@@ -25,6 +25,7 @@ from tasks.errors import Refused, reason
 LAYOUTS = ("en-valid-10k", "en-10k", "en-valid", "en")  # the first that is there is taken
 ARCHIVE_ROOT = "tasks_1-20_v1-2"
 NAME = pattern(r"qa([1-9]|1[0-9]|20)(?:_([a-z-]+))?_(train|valid|test)\.txt")
+UNFINISHED = ".pondernet-unfinished.json"  # in a folder that tasks.babi.generate has not filled yet
 MAX_BYTES = 64 * 2**20  # of a file; the largest released one has 5 MB
 MAX_UNPACKED = 2**29  # of an archive
 MAX_HEADER = 2**16  # bytes from one member's data to the next's: its header, long names, lists of its own
@@ -118,6 +119,8 @@ def list_folder(path: Path) -> Found:
             except OSError as error:
                 raise Refused(f"cannot read {root / layout}: {reason(error)}") from None
             for file in files:
+                if file.name == UNFINISHED:
+                    raise Refused(f"{file.parent} is unfinished: give the command of tasks.babi.generate again")
                 if file.is_file():
                     add(found, layout, file.name, str(file), lambda file=file: read_file(file))
     return found

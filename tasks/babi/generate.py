@@ -9,20 +9,24 @@ that (1,920 and 5,760 different sets of statements), their splits are independen
 """
 
 import itertools
+import os
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from ponder_ref.checks import quoted
 from tasks.babi import text
 from tasks.babi.draws import Draws
-from tasks.babi.stories import TASK_NAMES, TASKS, Story, first_questions
+from tasks.babi.files import UNFINISHED
+from tasks.babi.stories import SPLITS, TASK_NAMES, TASKS, Story, first_questions
 from tasks.babi.worlds import MAKE
 from tasks.batches import STREAMS
-from tasks.checkpoint import write_whole
 from tasks.config import Integer, Parser
 from tasks.errors import Refused, cannot_write, one_sentence
+from tasks.files import TEMPORARY, alone, make_folder, read_json, write_whole
 from tasks.options import MAX_SEED
 
 OVERLAPPING = frozenset({4, 17})
@@ -86,19 +90,46 @@ def file_name(layout: str, task: int, split: str) -> str:
     return f"qa{task}_{TASK_NAMES[task]}_{split}.txt" if layout == "en-10k" else f"qa{task}_{split}.txt"
 
 
-def write_files(folder: Path, tasks: Sequence[int], layout: str, questions: int, seed: int) -> list[Path]:
-    """Writes the files into a new or empty folder; their paths."""
+class Unfinished(msgspec.Struct):
+    """What the file of that name says while a set is written: the command's settings."""
+
+    tasks: list[int]
+    layout: str
+    questions: int
+    seed: int
+
+
+def check_out(folder: Path, wanted: Unfinished) -> None:
+    """The folder must be empty, or have what the same command had begun to write there."""
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise Refused(f"--out {folder} is not an empty folder: choose another")
-        folder.mkdir(parents=True, exist_ok=True)
+        names = {name for name in os.listdir(folder) if not TEMPORARY.fullmatch(name)}
     except OSError as error:
         raise cannot_write(folder, error) from None
+    own = {file_name(wanted.layout, task, split) for task in wanted.tasks for split in SPLITS}
+    if UNFINISHED in names and names <= {UNFINISHED, *own}:
+        if read_json(folder / UNFINISHED, Unfinished) == wanted:
+            return
+    elif not names:
+        return
+    raise Refused(f"--out {folder} is not an empty folder: choose another")
+
+
+def write_files(folder: Path, tasks: Sequence[int], layout: str, questions: int, seed: int) -> list[Path]:
+    """Writes the files into a new or empty folder; their paths. Until all are there, the folder says UNFINISHED."""
+    wanted = Unfinished(list(tasks), layout, questions, seed)
+    make_folder(folder)
     paths = []
-    for task in tasks:
-        for split, count in counts(layout, questions).items():
-            paths.append(folder / file_name(layout, task, split))
-            write_whole(paths[-1], text.write(generated(task, split, count, seed), task).encode())
+    with alone(folder, "writing to"):
+        check_out(folder, wanted)
+        write_whole(folder / UNFINISHED, msgspec.json.encode(wanted))
+        for task in tasks:
+            for split, count in counts(layout, questions).items():
+                paths.append(folder / file_name(layout, task, split))
+                write_whole(paths[-1], text.write(generated(task, split, count, seed), task).encode())
+        try:
+            (folder / UNFINISHED).unlink()
+        except OSError as error:
+            raise cannot_write(folder / UNFINISHED, error) from None
     return paths
 
 

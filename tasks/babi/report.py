@@ -27,7 +27,8 @@ def lines(record: dict[str, Any], names: Mapping[int, str]) -> list[str]:
     rows = [f"  {'task':<28} {'questions':>9} {'error, %':>9} {'solved':>7} {'steps':>6}"]
     for task, count, accuracy, steps in record["levels"]:
         yes = "yes" if 1 - accuracy < SOLVED else "no"
-        rows.append(f"  {task:>2} {names[task]:<25} {count:>9} {100 * (1 - accuracy):>9.2f} {yes:>7} {steps:>6.2f}")
+        name = names.get(task, "not a task")  # a file may say anything
+        rows.append(f"  {task:>2} {name:<25} {count:>9} {100 * (1 - accuracy):>9.2f} {yes:>7} {steps:>6.2f}")
     return [*rows, verdict(record)]
 
 

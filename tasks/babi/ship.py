@@ -1,13 +1,15 @@
 """python -m tasks.babi.ship RUN: makes of a run the checkpoint that comes with the repository, with its card.
 
-Written are model.safetensors (parameters alone, float32), config.json, card.json and card.md. The scores on the card
+Written are model.safetensors (the config and the parameters, float32), card.json and card.md. The scores on the card
 are computed here: on the generated test questions, and with --data-dir on the validation files there.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,16 +20,18 @@ import numpy as np
 from tasks.babi.card import make_card, render
 from tasks.babi.report import verdict
 from tasks.babi.task import Babi
-from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, to_bytes, write_whole
+from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, to_bytes
 from tasks.command import THREADS, flag_value
 from tasks.config import Parser, to_json
 from tasks.errors import Refused, cannot_write, one_sentence
+from tasks.files import TEMPORARY, alone, is_unfinished, make_folder, write_together
 from tasks.loop import evaluate
 from tasks.runs import CONFIG, METRICS, Run
 from tasks.shipped import MODEL, is_shipped, open_trained
 from tasks.trainers import default_backend, load_parameters, make_trainer
 
 MAX_BYTES = 4 * 10**6
+CARD, PAGE = "card.json", "card.md"
 
 
 def parser() -> Parser:
@@ -75,8 +79,15 @@ def earlier_runs(run: Run) -> list[tuple[Run, int]]:
 
 
 def check_out(out: Path) -> None:
-    """Nothing is written over but another shipped checkpoint."""
-    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not is_shipped(out)) or (out / METRICS).exists()):
+    """Nothing is written over but another shipped checkpoint, or one that was left unfinished."""
+    if not os.path.lexists(out):
+        return
+    try:
+        names = {name for name in os.listdir(out) if not TEMPORARY.fullmatch(name)} if out.is_dir() else {METRICS}
+    except OSError as error:
+        raise cannot_write(out, error) from None
+    unfinished = names == {CARD} and is_unfinished(out / CARD)
+    if names and (MODEL not in names or METRICS in names) and not unfinished:
         raise Refused(f"--out {out} must be new, empty or a shipped checkpoint")
 
 
@@ -113,15 +124,12 @@ def ship(options: argparse.Namespace) -> Path:
     size = {"parameters": sum(array.size for array in params.values()), "bytes": len(data)}
     file = {**size, "sha256": hashlib.sha256(data).hexdigest()}
     card = make_card([*earlier, (run, about["update"])], about, file, scores(config, params, options))
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(out, error) from None
-    content = {"task": run.task, "backend": run.backend, "config": to_json(config)}
-    write_whole(out / MODEL, data)
-    write_whole(out / CONFIG, (json.dumps(content, indent=2) + "\n").encode())
-    write_whole(out / "card.json", (json.dumps(card, indent=1) + "\n").encode())
-    write_whole(out / "card.md", render(card).encode())
+    make_folder(out)
+    cards = {out / PAGE: render(card).encode(), out / CARD: (json.dumps(card, indent=1) + "\n").encode()}
+    with alone(out, "writing to"):
+        write_together({out / MODEL: data, **cards})
+        with contextlib.suppress(OSError):
+            (out / CONFIG).unlink(missing_ok=True)  # which older shipped checkpoints had
     return out
 
 

@@ -4,25 +4,29 @@ import argparse
 import hashlib
 import importlib
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.models import check_parameters
 from ponder_ref.settings import Model
-from tasks.checkpoint import INSTALL, parameters, write_whole
+from tasks.checkpoint import INSTALL, parameters
 from tasks.command import flag_value, refuse
 from tasks.config import Choice, Integer, Number, Parser, show
-from tasks.errors import Refused, cannot_write, one_sentence
+from tasks.errors import Refused, one_sentence
 from tasks.export.policy import MOST_STEPS, POLICIES, Exit
-from tasks.runs import CONFIG, Run, read_json
+from tasks.files import is_unfinished, make_folder, read_json, write_together
+from tasks.registry import task_class
+from tasks.runs import Run, is_of_a_run, read_config
 
-TASKS = {"parity": "Parity"}  # task -> its class in tasks.<task>
+TASKS = ("parity",)
 NEEDED = {"onnx": ("onnx",), "stablehlo": ("jax", "flatbuffers")}  # format -> what writing it imports
 FORMATS, POLICY = Choice(tuple(NEEDED)), Choice(POLICIES)
 STEPS, Q, EPSILON = Integer(1, MOST_STEPS), Number("(0, 1]"), Number("(0, 1)", off=True)
@@ -46,7 +50,7 @@ def parser() -> Parser:
     )
     p.add_argument("run", metavar="RUN", help="the run's folder")
     p.add_argument("--format", required=True, metavar="NAME", help=f"of the file ({FORMATS})")
-    p.add_argument("--out", required=True, metavar="FILE", help="the file to write; an old one is replaced whole")
+    p.add_argument("--out", required=True, metavar="FILE", help="the file to write; an earlier export is replaced")
     p.add_argument("--checkpoint", metavar="FILE", help="this checkpoint, not the newest")
     halting = p.add_argument_group("halting")
     halting.add_argument(
@@ -69,15 +73,41 @@ def parser() -> Parser:
 
 def open_run(folder: Path) -> tuple[Run, Any]:
     """The run and its task, whichever it is of."""
-    if not folder.is_dir():
-        raise Refused(f"there is no run folder {folder}")
-    content = read_json(folder / CONFIG)
-    name = content.get("task") if isinstance(content, dict) else None
-    if not isinstance(name, str) or name not in TASKS:
+    name = read_config(folder).task
+    if name not in TASKS:
         raise Refused(f"{folder} is a run of the task {name!r}; what can be exported is {', '.join(TASKS)}")
-    task = getattr(importlib.import_module(f"tasks.{name}"), TASKS[name])
+    task = task_class(name)
     run = Run.open(folder, name, task.Config)
     return run, task(run.config)
+
+
+class Description(msgspec.Struct):
+    """What FILE.json must have to be known as the description of an export."""
+
+    format: str
+    sha256: str
+
+
+def is_description(path: Path) -> bool:
+    """Whether a file is the description of an export, finished or not."""
+    if is_unfinished(path):
+        return True
+    try:
+        found = read_json(path, Description)
+    except Refused:
+        return False
+    return found.format in NEEDED and len(found.sha256) == 64
+
+
+def check_out(out: Path, beside: Path) -> None:
+    """Nothing is written over but an earlier export, which its description tells."""
+    if out.is_dir():
+        raise Refused(f"--out {out} is a folder, not a file")
+    for path in (out, beside):
+        if is_of_a_run(path):
+            raise Refused(f"--out {out}: {path} would be a file of the run in its folder: choose another name")
+        if os.path.lexists(path) and not is_description(beside):
+            raise Refused(f"--out {out}: {path} is not an earlier export: remove it or choose another name")
 
 
 def make_exit(options: argparse.Namespace, config: Any) -> Exit:
@@ -124,8 +154,8 @@ def load_parameters(run: Run, model: Model, file: Path | None) -> tuple[dict[str
 def export(options: argparse.Namespace) -> str:
     """Writes the file and its description; what was done, in one line."""
     format, out = flag_value(options, "format", FORMATS, ""), Path(options.out)
-    if out.is_dir():
-        raise Refused(f"--out {out} is a folder, not a file")
+    beside = out.with_name(out.name + ".json")
+    check_out(out, beside)
     run, task = open_run(Path(options.run))
     exit = make_exit(options, run.config)
     check_installed(format)
@@ -140,13 +170,9 @@ def export(options: argparse.Namespace) -> str:
         "spec": SPEC_VERSION,
     }
     data = module.write(model, params, exit, description)
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise cannot_write(out, error) from None
+    make_folder(out.parent)
     description["sha256"] = hashlib.sha256(data).hexdigest()
-    write_whole(out, data)
-    write_whole(out.with_name(out.name + ".json"), (json.dumps(description, indent=2) + "\n").encode())
+    write_together({out: data, beside: (json.dumps(description, indent=2) + "\n").encode()})
     settings = ", ".join(f"{name} {show(value)}" for name, value in exit.settings().items() if name != "name")
     return f"{out}: {format}, {len(data)} bytes, policy {exit.policy}, {settings}; described in {out.name}.json"
 

@@ -9,36 +9,71 @@ disk takes), so that no training ends at an image that is drawn late.
 """
 
 import hashlib
-import tokenize
+import math
+import os
+import re
 from pathlib import Path
+from typing import BinaryIO, Literal
 
 import numpy as np
 
 from tasks.batches import words
-from tasks.errors import Refused, reason
+from tasks.errors import Refused
+from tasks.files import opened
 from tasks.pai.images import STREAM
 
 MAGIC = b"\x93NUMPY"
+MAX_HEADER = 10_000  # as NumPy has it
+HEADER = {
+    "descr": r"""['"]([<>|=]?[a-zA-Z?][0-9]{0,4})['"]""",
+    "fortran_order": "(True|False)",
+    "shape": r"\(((?:\s*[0-9]{1,15}\s*,)*(?:\s*[0-9]{1,15})?\s*)\)",
+}
+MAX_IMAGES = 10**8  # labels are held in memory, images are not
 SHARES = {"train": 10, "valid": 1, "test": 2}
 BLOCK = 2**22  # numbers looked at together: some thousand images
+
+
+def read_header(file: BinaryIO, path: Path) -> tuple[np.dtype, Literal["C", "F"], tuple[int, ...]]:
+    """Dtype, order and shape of a .npy file whose magic bytes were read. The header is matched, and not evaluated."""
+    version = file.read(2)
+    length = int.from_bytes(file.read(2 if version[:1] == b"\1" else 4), "little")
+    text = file.read(length).decode("latin-1") if length <= MAX_HEADER else ""
+    found = {
+        name: re.search(f"""['"]{name}['"]\\s*:\\s*{value}\\s*,?""", text, re.ASCII) for name, value in HEADER.items()
+    }
+    rest = text
+    for match in found.values():
+        rest = rest.replace(match[0], "", 1) if match else "odd"
+    if re.fullmatch(r"\{\s*\}\s*", rest) is None:
+        raise Refused(f"{path} is not a whole .npy file of numbers")
+    descr, order, numbers = (match[1] for match in found.values() if match)
+    try:
+        dtype = np.dtype(descr)
+    except TypeError:
+        raise Refused(f"{path} is not a whole .npy file of numbers") from None
+    shape = tuple(map(int, re.findall("[0-9]+", numbers)))
+    return dtype, "F" if order == "True" else "C", shape
 
 
 def load(path: Path, flag: str, kinds: str, dimensions: int) -> np.ndarray:
     """The array of a file, mapped and not read. Nothing is unpickled."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             if file.read(len(MAGIC)) != MAGIC:  # an archive, or text, or a pickle
-                raise Refused(f"{flag}: {path} is not a .npy file")
-        with np.errstate(over="ignore"):
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise Refused(f"{flag}: cannot read {path}: {reason(error)}") from None
-    except (ValueError, OverflowError, SyntaxError, tokenize.TokenError):  # what the parser of headers may raise
-        raise Refused(f"{flag}: {path} is not a whole .npy file of numbers") from None
-    if array.ndim != dimensions or array.dtype.kind not in kinds:
-        what = "numbers [images, width]" if dimensions == 2 else "integers [images]"
-        raise Refused(f"{flag}: {path} must hold {what}, got {array.dtype} {list(array.shape)}")
-    return array
+                raise Refused(f"{path} is not a .npy file")
+            dtype, order, shape = read_header(file, path)
+            if len(shape) != dimensions or dtype.kind not in kinds:
+                what = "numbers [images, width]" if dimensions == 2 else "integers [images]"
+                raise Refused(f"{path} must hold {what}, got {dtype} {list(shape)}")
+            size = os.fstat(file.fileno()).st_size - file.tell()
+            if math.prod(shape) * dtype.itemsize > size:
+                raise Refused(f"{path} is not a whole .npy file of numbers")
+            if not math.prod(shape):  # nothing can be mapped
+                return np.empty(shape, dtype, order)
+            return np.memmap(file, dtype, mode="r", offset=file.tell(), shape=shape, order=order)
+    except Refused as error:
+        raise Refused(f"{flag}: {error}") from None
 
 
 def first_not_finite(array: np.ndarray) -> int | None:
@@ -70,6 +105,8 @@ class Own:
         given = np.asarray(load(labels, "--labels", "iu", 1))
         if len(given) != len(self.array):
             raise Refused(f"--labels {labels} has {len(given)} entries for {len(self.array)} images in {embeddings}")
+        if len(given) > MAX_IMAGES:
+            raise Refused(f"--labels {labels} has {len(given)} entries, at most {MAX_IMAGES}")
         if not self.array.size:
             raise Refused(f"--embeddings {embeddings} holds no numbers")
         self.width = int(self.array.shape[1])

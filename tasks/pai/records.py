@@ -15,7 +15,8 @@ from typing import BinaryIO
 import numpy as np
 
 from ponder_ref.checks import quoted
-from tasks.errors import Refused, reason
+from tasks import files
+from tasks.errors import Refused
 from tasks.pai.crc32c import masked_bytes
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
@@ -29,14 +30,11 @@ class Malformed(ValueError):
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The file; what goes wrong while it is used is told in a sentence."""
-    try:
-        with open(path, "rb") as file:
-            if file.read(2) == b"\x1f\x8b":
-                raise Refused(f"{path} is compressed: unpack it with gunzip first")
-            file.seek(0)
-            yield file
-    except OSError as error:
-        raise Refused(f"cannot read {path}: {reason(error)}") from None
+    with files.opened(path) as file:
+        if file.read(2) == b"\x1f\x8b":
+            raise Refused(f"{path} is compressed: unpack it with gunzip first")
+        file.seek(0)
+        yield file
 
 
 def read_length(file: BinaryIO, name: Path | str, number: int) -> int | None:
