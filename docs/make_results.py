@@ -8,12 +8,14 @@ and runs, each with config.json, metrics.jsonl, sessions.jsonl and, of further e
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from results_page import babi, general, pai, speed
 from results_page.shared import load
 
 from tasks.checkpoint import write_whole
+from tasks.config import Parser
 from tasks.errors import Refused, one_sentence
 from tasks.runs import read_json
 
@@ -48,7 +50,8 @@ def make(results: Path, docs: Path) -> list[str]:
 
 
 @one_sentence
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
+    Parser(prog="python docs/make_results.py", description=__doc__).parse(arguments)
     made = make(DOCS / "results", DOCS)
     print(f"wrote {DOCS / 'results.md'}: {json.dumps(made)}")
     return 0
