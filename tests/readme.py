@@ -32,7 +32,7 @@ class Block(NamedTuple):
 
     @property
     def framework(self) -> str | None:
-        """torch, jax or ref (the reference alone); None: the block goes with whatever came before it."""
+        """torch, jax or ref (the reference alone); None: it goes with any of its page."""
         return next((name for name, modules in IMPORTS.items() if any(map(self.imports, modules))), None)
 
     def imports(self, module: str) -> bool:
@@ -107,10 +107,9 @@ def run(arguments: list[str], folder: Path, text: str | None = None) -> str:
 def run_blocks(page: str, framework: str, folder: Path) -> str:
     """Runs a page's Python blocks, in order, in one namespace of a fresh process, warnings being errors; its output.
 
-    The blocks are those of the framework and those that import none, which go with the blocks before them.
+    The blocks are those of the framework and those that import none, which go with any.
     """
     blocks = [block for block in python_blocks(page) if block.framework in (framework, None)]
-    assert blocks and blocks[0].framework is not None, f"{page}: nothing says with what line {blocks[0].line} is run"
     parts = [f"exec(compile({block.text!r}, {f'{page}, block at line {block.line}'!r}, 'exec'))" for block in blocks]
     output = run(["-W", "error", "-"], folder, "\n".join(parts))
     for promised in printed(blocks):

@@ -17,13 +17,18 @@ from typing import Any, NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
-from readme import NOT_RUN, ROOT, SHELL, read
+from readme import NOT_RUN, ROOT, SHELL, read, run
+
+from tasks.command import preset_of
+from tasks.config import given, make
+from tasks.errors import Refused
+from tasks.registry import task_class
 
 PROGRAMS = ("python", "pip", "uv", "nox", "git", "pytest", "ruff", "pyright", "sphinx-build", "printf", ".ci/run")
 BUILT_IN = ("cd", ".")  # of the shell
 # Words that stand for a value of the reader's. Others (DIR, RUN, FILE) are names of files and parse as they are.
 VALUES = {"SEED": "0", "UPDATE": "1", "ARGS": "training"}
-TASKS = {"tasks.parity": "Parity", "tasks.babi": "Babi", "tasks.pai": "Pai"}
+TASKS = {"tasks.parity": "parity", "tasks.babi": "babi", "tasks.pai": "pai"}
 BEHIND = {"conformance": "ponder_ref.conformance", "bench": "benchmarks", "judge_peers": "benchmarks.peers"}
 
 
@@ -150,15 +155,11 @@ def check_python(words: list[str]) -> None:
     module = importlib.import_module(full) if words[0] == "-m" else load_script(path)
     options = parse_by(module.main, arguments)
     if name in TASKS and "--help" not in arguments:
-        check_settings(getattr(importlib.import_module(f"{name}.task" if name != "tasks.parity" else name), TASKS[name]), options)
+        check_settings(task_class(TASKS[name]), options)
 
 
 def check_settings(task: Any, options: argparse.Namespace) -> None:
     """The values of a task's flags, too: its preset exists and every setting is in its range."""
-    from tasks.command import preset_of
-    from tasks.config import given, make
-    from tasks.errors import Refused
-
     try:
         make(task.Config, preset_of(task, options), given(options, task.Config))
     except Refused as error:
@@ -263,3 +264,11 @@ def check(command: Command) -> None:
             RULES[words[0]](words[1:])
         except (NotParsed, ValueError) as error:
             raise NotParsed(f"{where}: {error}") from None
+
+
+def run_commands(page: str, folder: Path) -> None:
+    """Runs the trainings and exports of a page's shell blocks in this folder, for the code that reads their files."""
+    for command in commands(page):
+        for words in parts(command.text):
+            if words[:2] == ["python", "-m"]:
+                run(words[1:], folder)

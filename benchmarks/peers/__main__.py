@@ -112,7 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
         peers = adapters()
     except ModuleNotFoundError as error:
         print(
-            f"the trial of the peers needs {error.name!r}, which is not installed: {INSTALL}, beside .[torch,test]",
+            f"the trial of the peers needs {error.name!r}, which is not installed: "
+            f"pip install -e '.[torch,judge]' && {INSTALL}, in a clone",
             file=sys.stderr,
         )
         return 2
