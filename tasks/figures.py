@@ -265,6 +265,7 @@ def comparable(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
     for kind, group in kinds:
         alike = [other for other, _ in kinds if other["task"] == kind["task"]]
         differing = [name for name in kind if any(other[name] != kind[name] for other in alike)]
+        differing = [name for name in differing if kind[name] is not None]  # what is not set does not name a kind
         words = [in_words(kind["task"]), *(f"{name} {show(kind[name])}" for name in differing)]
         name = re.sub(r"[^\w.]+", "-", " ".join(words).replace("_", "-")).strip(".-") or "runs"
         copies = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
