@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from readme import NOT_RUN, ROOT, SHELL, read, run
 
-from tasks.command import preset_of
+from tasks import command as task_command
 from tasks.config import given, make
 from tasks.errors import Refused
 from tasks.registry import task_class
@@ -161,7 +161,9 @@ def check_python(words: list[str]) -> None:
 def check_settings(task: Any, options: argparse.Namespace) -> None:
     """The values of a task's flags, too: its preset exists and every setting is in its range."""
     try:
-        make(task.Config, preset_of(task, options), given(options, task.Config))
+        config = make(task.Config, task_command.preset_of(task, options), given(options, task.Config))
+        if hasattr(options, "stop_at"):
+            task_command.stop_update(options, config)
     except Refused as error:
         raise NotParsed(str(error)) from None
 
