@@ -280,7 +280,7 @@ def draw(places: Sequence[str], out: Path) -> list[Path]:
         raise Refused("none of the runs has been evaluated yet")
     kinds = {name: label_groups(group) for name, group in comparable(runs).items()}
     if len(kinds) == 1:
-        return draw_groups(*kinds.values(), out)
+        return draw_groups(next(iter(kinds.values())), out)
     counts = {name: sum(map(len, groups.values())) for name, groups in kinds.items()}
     said = ", ".join(f"{name} ({count} run{'s' if count > 1 else ''})" for name, count in counts.items())
     print(f"runs that cannot be compared are drawn apart, in folders of {out}: {said}", file=sys.stderr)

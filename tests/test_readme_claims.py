@@ -1,5 +1,6 @@
 """What pages, help texts and messages say of the project is so."""
 
+import json
 import re
 import sys
 import tomllib
@@ -10,6 +11,7 @@ from readme_commands import commands, parts
 
 from ponder_ref.conformance import __main__ as judge
 from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.spec_data import requirements
 from tasks import command
 from tasks.babi.task import Babi
 from tasks.pai.task import Pai
@@ -77,3 +79,10 @@ def test_the_caption_of_the_servers_names_their_loads():
     from readme_commands import load_script
 
     assert load_script(ROOT / "docs" / "serving.py").LOADS == (0.8, 1.5)
+
+
+def test_the_readme_counts_requirements_and_cases():
+    files = (ROOT / "spec" / "vectors").glob("*.json")
+    cases = sum(len(json.loads(path.read_text(encoding="utf-8"))["cases"]) for path in files)
+    words = " ".join(text_of("README.md").split())
+    assert f"{len(requirements())} numbered requirements" in words and f"{cases} golden cases" in words
