@@ -86,3 +86,14 @@ def test_the_readme_counts_requirements_and_cases():
     cases = sum(len(json.loads(path.read_text(encoding="utf-8"))["cases"]) for path in files)
     words = " ".join(text_of("README.md").split())
     assert f"{len(requirements())} numbered requirements" in words and f"{cases} golden cases" in words
+
+
+def test_whether_steps_grow_with_the_non_zeros_differs_from_seed_to_seed():
+    """As docs/tasks.md and the results say of the default preset: between half and all of the bits some seeds rise."""
+    assert "differs from seed to seed" in text_of("docs/tasks.md").replace("\n", " ")
+    rises = []
+    for path in sorted((ROOT / "docs" / "results" / "parity-16").glob("ponder-*/metrics.jsonl")):
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        steps = {level: mean for level, _, _, mean in [r for r in records if r.get("split") == "test"][-1]["levels"]}
+        rises.append(steps[16] > steps[9])
+    assert len(rises) == 10 and any(rises) and not all(rises)
