@@ -58,8 +58,9 @@ def commands(page: str) -> Iterator[Command]:
     for number, line in enumerate(prose.splitlines(), 1):
         if line.startswith("    ") and first_word(line) in PROGRAMS:
             yield Command(page, number, line)
-        spans = re.findall(r"(?<!`)`([^`]+)`(?!`)", line)
-        yield from (Command(page, number, span) for span in spans if first_word(span) in PROGRAMS)
+    for span in re.finditer(r"(?<!`)`((?:[^`\n]|\n(?!\n))+)`(?!`)", prose):  # it may go on in the next line
+        if first_word(span[1]) in PROGRAMS:
+            yield Command(page, prose.count("\n", 0, span.start()) + 1, " ".join(span[1].split()))
 
 
 def first_word(text: str) -> str:
