@@ -4,13 +4,10 @@ Left: the halting distribution for constant λ, in both remainder rules, beside 
 Right: the gradient of the KL in float32, computed through probabilities and through logarithms.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 import ponder_ref
@@ -86,13 +83,21 @@ def draw_gradients(axis) -> None:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     try:
+        import matplotlib
+
         import ponder_torch  # noqa: F401
     except ModuleNotFoundError as error:
         print(
-            f"the figures need {error.name!r}, which is not installed: pip install -e '.[torch,tasks]'", file=sys.stderr
+            f"the figures need {error.name!r}, which is not installed: "
+            "pip install -e '.[torch,tasks]' in a clone installs it",
+            file=sys.stderr,
         )
         return 2
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     plt.rcParams.update({"font.size": 11, "axes.spines.top": False, "axes.spines.right": False})
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8), dpi=110, layout="constrained")
     draw_distribution(left)

@@ -8,9 +8,7 @@ import sys
 try:
     import numpy  # noqa: F401
 except ModuleNotFoundError:
-    sentence = (
-        "pondernet needs numpy, which is not installed: pip install -e '.[test]' in a clone of pondernet installs it"
-    )
+    sentence = "pondernet needs numpy, which is not installed: pip install -e . in a clone of pondernet installs it"
     if sys.argv[0] == "-m":  # `python -m ponder_ref.…` is on its way in: one sentence instead of a traceback
         print(sentence, file=sys.stderr)
         raise SystemExit(2) from None

@@ -80,7 +80,9 @@ def parser(task: Any) -> Parser:
     judged.add_argument(
         "--evaluate",
         metavar="RUN",
-        help=f"evaluate a run's newest checkpoint, or the shipped one ({PRETRAINED}); of the flags below it takes "
+        help="evaluate a run's newest checkpoint"
+        + (f", or the shipped one ({PRETRAINED})" if hasattr(task, "PRETRAINED") else "")
+        + "; of the flags below it takes "
         + " and ".join(flag(name) for name in task.EVALUATION_FLAGS)
         + " (--max-steps also beyond training's)",
     )

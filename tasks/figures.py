@@ -1,11 +1,14 @@
 """python -m tasks.figures RUN... --out DIR: figure 1 of the paper from run folders, mean and spread over seeds.
 
-Runs that differ in nothing but their seed are one line; its name is what sets it apart from the others.
+Runs that differ in nothing but their seed are one line; its name is what sets it apart from the others. Runs of
+different tasks, or of one task on different data, cannot be compared: each kind gets pictures of its own, in a folder
+below DIR.
 """
 
 import dataclasses
 import itertools
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -14,12 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tasks.config import Parser, from_json
+from tasks.config import Parser, from_json, show
 from tasks.errors import Refused, one_sentence
 from tasks.plots import COLOURS, chance_line, column, name_levels, pyplot, save
 from tasks.registry import task_class
 from tasks.runs import CONFIG, METRICS, read_config, read_records
 
+# What a task is measured on: runs that differ in it have other questions, and are not drawn in one picture.
+MEASURED_ON = {
+    "parity": ("bits", "positions", "train_ones", "eval_ones"),
+    "babi": ("tasks", "data_dir", "layout"),
+    "pai": ("length", "target", "data_dir", "embeddings", "control"),
+}
 WIDTH, LINE, LABEL = 5.5, 0.17, 80  # of a figure and of a line of its legend, in inches; letters of such a line
 
 
@@ -229,10 +238,51 @@ def draw_groups(groups: dict[str, list[Loaded]], out: Path) -> list[Path]:
     return drawn
 
 
+def measured_on(run: Loaded) -> dict[str, Any]:
+    """Task and data of a run, as far as they decide what it is asked."""
+    task = run.values.get("task")
+    found = {name: run.values.get(name) for name in MEASURED_ON.get(task, ())} if isinstance(task, str) else {}
+    for name in ("data_dir", "embeddings"):  # files lie in another place on every machine
+        if name in found:
+            found[name] = "generated" if found[name] is None else "released" if name == "data_dir" else "own"
+    if found.get("train_ones") == (1, found.get("bits")):
+        found["train_ones"] = None
+    return {"task": task, **found}
+
+
+def comparable(runs: Sequence[Loaded]) -> dict[str, list[Loaded]]:
+    """The runs by what they are measured on, each kind with a name for a folder: the task, and what sets it apart."""
+    kinds: list[tuple[dict[str, Any], list[Loaded]]] = []
+    for run in runs:
+        kind = measured_on(run)
+        group = next((group for other, group in kinds if other == kind), None)
+        if group is None:
+            kinds.append((kind, group := []))
+        group.append(run)
+    named: dict[str, list[Loaded]] = {}
+    for kind, group in kinds:
+        alike = [other for other, _ in kinds if other["task"] == kind["task"]]
+        differing = [name for name in kind if any(other[name] != kind[name] for other in alike)]
+        differing = [name for name in differing if kind[name] is not None]  # what is not set does not name a kind
+        words = [in_words(kind["task"]), *(f"{name} {show(kind[name])}" for name in differing)]
+        name = re.sub(r"[^\w.]+", "-", " ".join(words).replace("_", "-")).strip(".-") or "runs"
+        copies = (name if number == 1 else f"{name}-{number}" for number in itertools.count(1))
+        named[next(copy for copy in copies if copy not in named)] = group
+    return named
+
+
 def draw(places: Sequence[str], out: Path) -> list[Path]:
-    """The figures of the runs in these places, named by what sets them apart."""
-    runs = [load(folder) for folder in find_runs(places)]
-    return draw_groups(label_groups([run for run in runs if run.evaluations]), out)
+    """The figures of the runs in these places, named by what sets them apart; of several kinds in a folder each."""
+    runs = [run for folder in find_runs(places) if (run := load(folder)).evaluations]
+    if not runs:
+        raise Refused("none of the runs has been evaluated yet")
+    kinds = {name: label_groups(group) for name, group in comparable(runs).items()}
+    if len(kinds) == 1:
+        return draw_groups(next(iter(kinds.values())), out)
+    counts = {name: sum(map(len, groups.values())) for name, groups in kinds.items()}
+    said = ", ".join(f"{name} ({count} run{'s' if count > 1 else ''})" for name, count in counts.items())
+    print(f"runs that cannot be compared are drawn apart, in folders of {out}: {said}", file=sys.stderr)
+    return [path for name, groups in kinds.items() for path in draw_groups(groups, out / name)]
 
 
 @one_sentence
@@ -241,7 +291,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "runs", nargs="+", metavar="RUN", help="a run folder, or a folder that has run folders below it"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="where the pictures go")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="where the pictures go; several kinds of runs get a folder each"
+    )
     options = parser.parse(arguments)
     for path in draw(options.runs, Path(options.out)):
         print(path)

@@ -1,7 +1,20 @@
-"""The README's example for torch runs as it stands."""
+"""The pages' Python code for torch runs as it is printed."""
 
-from readme import run_example
+from pathlib import Path
+
+import pytest
+from readme import COMMANDS_FIRST, ROOT, pages_of, run, run_blocks
+from readme_commands import run_commands
 
 
-def test_the_example_runs():
-    run_example("ponder_torch")
+@pytest.mark.parametrize("page", pages_of("torch"))
+def test_the_code_of_a_page_runs_in_order(page: str, tmp_path: Path):
+    if page in COMMANDS_FIRST:
+        run_commands(page, tmp_path)
+    run_blocks(page, "torch", tmp_path)
+
+
+def test_the_picture_of_the_servers_says_its_loads(tmp_path: Path):
+    printed = run([str(ROOT / "docs" / "serving.py"), "--requests", "128", "--out", "servers.png"], tmp_path)
+    assert (tmp_path / "servers.png").is_file()
+    assert [line.split(",")[0] for line in printed.splitlines()[:-1]] == ["load 0.8"] * 2 + ["load 1.5"] * 2

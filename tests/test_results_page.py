@@ -9,76 +9,33 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from tasks import figures, plots
-from tasks.babi import report
+from results_runs import (
+    DOCS,
+    SESSION,
+    cells,
+    evaluation,
+    every_task,
+    fixture_make,  # noqa: F401
+    fixture_unsaved,  # noqa: F401
+    logged,
+    page_of,
+    rows_of,
+    write_about,
+    write_run,
+)
+
 from tasks.babi.settings import BabiConfig
-from tasks.config import to_json
 from tasks.errors import Refused
-from tasks.pai import report as pai_report
 from tasks.pai.settings import PaiConfig
 from tasks.parity import ParityConfig
 
 RELEASED = "20 tasks, files of en-valid-10k"
-DOCS = Path(__file__).resolve().parent.parent / "docs"
-
-
-@pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], list[str]]:
-    """`make` of docs/make_results.py, which is run as a script and finds its modules beside it."""
-    monkeypatch.syspath_prepend(str(DOCS))
-    return importlib.import_module("make_results").make
 
 
 @pytest.fixture
 def hardness(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, set[int]], list[str]]:
     monkeypatch.syspath_prepend(str(DOCS))
     return importlib.import_module("results_page.pai").hardness
-
-
-@pytest.fixture
-def unsaved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are drawn, but not written, which takes long."""
-
-    def close(figure, path: Path) -> Path:
-        plots.pyplot().close(figure)
-        return path
-
-    for module in (figures, report, pai_report):
-        monkeypatch.setattr(module, "save", close)
-
-
-def evaluation(split: str, update: int, passes: int, levels: list[list[float]], draws: int = 1, **more) -> dict:
-    """An evaluation as a run keeps it, its means made of the levels."""
-    count = sum(row[1] for row in levels)
-    accuracy, steps = (sum(row[1] * row[i] for row in levels) / count for i in (2, 3))
-    means = {"accuracy": accuracy, "sampled_accuracy": accuracy, "expected_steps": steps, "sampled_steps": steps}
-    where = {"kind": "eval", "split": split, "update": update, "forward_passes": passes, "examples": count}
-    shares = [[row[0], 0.25, 0.75] for row in levels]
-    return {**where, **means, "draws": draws, "levels": levels, "level_shares": shares, **more}
-
-
-def logged(update: int, steps: float, passes: int = 6) -> dict:
-    return {"kind": "train", "update": update, "expected_steps": steps, "forward_passes": passes * update}
-
-
-SESSION = {"backend": "jax", "from": 0, "to": 40, "seconds": 14400.0, "cpu_seconds": 10800.0}
-
-
-def write_run(folder: Path, task: str, config, metrics: list[dict], kept=(), sessions=(SESSION,)) -> None:
-    folder.mkdir(parents=True)
-    content = {"task": task, "backend": "jax", "config": to_json(config)}
-    (folder / "config.json").write_text(json.dumps(content), encoding="utf-8")
-    for name, records in (("metrics", metrics), ("sessions", sessions), ("evaluations", kept)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-def write_about(folder: Path, **about: str | dict[str, str]) -> None:
-    (folder / "about.json").write_text(json.dumps({"title": "Made up", "text": "A text.", **about}))
-
-
-def every_task(accuracy: float, steps: float, worst: float | None = None) -> list[list[float]]:
-    """The levels of 20 tasks with 10 questions each; task 19 may be worse than the others."""
-    return [[task, 10, worst if worst is not None and task == 19 else accuracy, steps] for task in range(1, 21)]
 
 
 def babi_runs(results: Path, seeds: tuple[int, ...] = (0, 1)) -> None:
@@ -95,13 +52,6 @@ def babi_runs(results: Path, seeds: tuple[int, ...] = (0, 1)) -> None:
     kept = evaluation("valid", 40, 400, every_task(0.96, 7.5, 0.5), 0, data=RELEASED, max_steps=10)
     write_run(results / "made" / "ut-act-0", "babi", config, metrics, [kept])
     write_about(results / "made", task="babi")
-
-
-def cells(page: str, first: str, *more: str) -> list[str]:
-    """The cells of the one row that begins so."""
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
-    (found,) = [row for row in rows if row[: 1 + len(more)] == [first, *more]]
-    return found[1 + len(more) :]
 
 
 def test_the_numbers_of_babi_are_those_of_the_runs(make, tmp_path: Path):
@@ -208,18 +158,6 @@ def test_the_reach_of_the_median_step_is_its_own(make, unsaved, tmp_path: Path):
     assert [rows_of(page, "ponder", split)[-1][-1] for split in ("test", "test, at the median")] == ["3", "5"]
 
 
-def rows_of(page: str, run: str, split: str) -> list[list[str]]:
-    """What the rows of all tables say of a run and split."""
-    lines = [line for line in page.splitlines() if line.startswith(f"| {run} | {split} |")]
-    return [[cell.strip() for cell in line.strip("|").split("|")][2:] for line in lines]
-
-
-def page_of(make, place: Path, task: str, **about: dict[str, str]) -> str:
-    write_about(place / "results" / "made", task=task, **about)
-    make(place / "results", place)
-    return (place / "results.md").read_text(encoding="utf-8")
-
-
 def test_an_evaluation_with_another_n_is_marked_and_replaces_nothing(make, unsaved, tmp_path: Path):
     babi_runs(tmp_path / "results")
     for folder in sorted((tmp_path / "results" / "made").glob("*-?")):
@@ -309,7 +247,7 @@ def test_seeds_of_two_backends_are_told_apart(make, unsaved, tmp_path: Path):
         file = folder / f"p-{seed}" / "config.json"
         file.write_text(file.read_text().replace('"backend": "jax"', f'"backend": "{backend}"'))
     page = page_of(make, tmp_path, "parity")
-    assert "--backend torch --out p-SEED`, seeds 0 (torch), 1 (jax); stopped after 40 updates" in page
+    assert "--backend torch --stop-at 40 --out p-SEED`, seeds 0 (torch), 1 (jax); stopped after 40 updates" in page
 
 
 def test_an_experiment_names_its_task(make, tmp_path: Path):

@@ -283,3 +283,59 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
     lines.logged(record)
     assert "50/100 loss 0.5000 accuracy 0.750 steps 3.00" in terminal.text and "left" in terminal.text
     assert duration(3725) == "1:02:05"
+
+
+def copy_run(source: str, folder: Path, task: str | None = None, **changes) -> Path:
+    """A tiny run with another task or other settings; of another task with nothing but them."""
+    shutil.copytree(TINY / source, folder)
+    content = json.loads((folder / "config.json").read_text())
+    content["config"] = {**(content["config"] if task is None else {"method": "ponder", "seed": 0}), **changes}
+    content["task"] = task or content["task"]
+    (folder / "config.json").write_text(json.dumps(content))
+    return folder
+
+
+def test_runs_that_cannot_be_compared_are_drawn_apart(tmp_path: Path, capsys: pytest.CaptureFixture):
+    runs = tmp_path / "runs"
+    for source in ("ponder-0", "ponder-1", "act-0"):
+        copy_run(source, runs / source)
+    bits = json.loads((TINY / "act-0" / "config.json").read_text())["config"]["bits"]
+    copy_run("ponder-0", runs / "wide", bits=2 * bits)
+    copy_run("ponder-0", runs / "pairs", "pai", target="class")
+    copy_run("ponder-1", runs / "sides", "pai")
+    copy_run("ponder-0", runs / "games", "../chess")
+    assert figures.main([str(runs), "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr()
+    drawn = [Path(line).relative_to(tmp_path / "out") for line in said.out.splitlines()]
+    names = [f"parity-bits-{bits}", f"parity-bits-{2 * bits}", "pai-target-class", "pai-target-side", "chess"]
+    assert sorted({path.parent.as_posix() for path in drawn}) == sorted(names)
+    assert all((tmp_path / "out" / path).is_file() for path in drawn)
+    assert all(f"{name} (" in said.err for name in names) and f"parity-bits-{bits} (3 runs)" in said.err
+    (sentence,) = said.err.strip().splitlines()
+    assert "cannot be compared" in sentence
+
+
+def test_names_of_what_cannot_be_compared_do_not_meet():
+    run = figures.load(TINY / "act-0")
+    other = [run._replace(values={"task": "babi", "tasks": tasks, "data_dir": None}) for tasks in ("1-2", "1,2", "1-2")]
+    assert {name: len(group) for name, group in figures.comparable(other).items()} == {
+        "babi-tasks-1-2": 2,
+        "babi-tasks-1-2-2": 1,
+    }
+    # Where the files lie is another place on every machine; the whole range is the default one.
+    places = [run._replace(values={"task": "babi", "data_dir": place}) for place in ("a", "b", None)]
+    assert {name: len(group) for name, group in figures.comparable(places).items()} == {
+        "babi-data-dir-released": 2,
+        "babi-data-dir-generated": 1,
+    }
+    ranges = [run._replace(values={"task": "parity", "bits": 4, "train_ones": span}) for span in (None, (1, 4))]
+    assert list(figures.comparable(ranges)) == ["parity"]
+
+
+def test_a_run_that_is_given_twice_is_refused_before_anything_is_drawn(tmp_path: Path):
+    copy_run("act-0", tmp_path / "runs" / "a")
+    copy_run("act-0", tmp_path / "runs" / "b")
+    copy_run("ponder-0", tmp_path / "runs" / "pairs", "pai")
+    with pytest.raises(Refused, match="same run with the same seed"):
+        figures.draw([str(tmp_path / "runs")], tmp_path / "out")
+    assert not (tmp_path / "out").exists()

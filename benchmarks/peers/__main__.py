@@ -3,7 +3,6 @@
 Exit code 0: the page is written, whatever the verdicts. 2: a peer, or the judge, is not installed.
 """
 
-import contextlib
 import os
 import platform
 import sys
@@ -16,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from tasks.config import Parser
-from tasks.errors import Refused, cannot_write, one_sentence, say
+from tasks.errors import Refused, one_sentence, say
+from tasks.files import write_whole
 
 PEERS = ("labml", "ponder_transformer")
 INSTALL = "pip install einops && pip install --no-deps labml-nn==0.5.1 ponder-transformer==0.0.8"
@@ -98,21 +98,6 @@ def judge() -> Callable[..., dict[str, Any]]:
     return found
 
 
-def write(path: Path, text: str) -> None:
-    """Writes to a temporary name, flushes and renames; nothing is left of a page that cannot be written."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise cannot_write(path, error) from None
-
-
 @one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m benchmarks.peers", description="Judges other public implementations of PonderNet.")
@@ -126,13 +111,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         judged_by, peers = judge(), adapters()
     except ModuleNotFoundError as error:
         raise Refused(
-            f"the trial of the peers needs {error.name!r}, which is not installed: {INSTALL}, beside .[torch,test]"
+            f"the trial of the peers needs {error.name!r}, which is not installed: "
+            f"pip install -e '.[torch,judge]' && {INSTALL}, in a clone"
         ) from None
     judged = []
     for peer in peers:
         say(f"judging {peer.NAME} {version(peer.DISTRIBUTION)} ...")
         judged.append((peer, judged_by(peer, label=peer.NAME, level="core", shrink=True)))
-    write(out, page(judged))
+    write_whole(out, page(judged).encode())
     print(f"wrote {out}")
     return 0
 

@@ -166,7 +166,7 @@ def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
             cells.append(spread(values, 0) if values else "not reached")
         rows.append([label, *cells, *(ratio(efforts[label], efforts[base], name) for name in ("run", "expected"))])
         rows[-1].append(steps_ratio(found[label], found[base]))
-    head = ["run", "seeds", "updates", "example-steps run", "expected", f"run, over {base}", "expected, over it"]
+    head = ["run", "seeds", "updates", "example-steps run", "expected", f"run ÷ {base}", f"expected ÷ {base}"]
     first, second = PAPER.values()
     text = "Training until every task was first under 5 % in a validation of the run"
     if any(runs is not None and len(runs) > 1 for of_seeds in chains.values() for runs in of_seeds):
@@ -177,7 +177,7 @@ def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
         f"The paper gives {first} steps for PonderNet and {second} for the Universal Transformer with ACT, "
         f"{second / first:.1f} times as many, and does not say of what: none of these ratios is the same quantity."
     )
-    return ["", f"{text}:", "", *table([*head, "sum of steps in evaluation, over it"], rows), "", note]
+    return ["", f"{text}:", "", *table([*head, f"evaluation steps ÷ {base}"], rows), "", note]
 
 
 def ratio(mine: list[dict[str, float] | None], base: list[dict[str, float] | None], name: str) -> str:

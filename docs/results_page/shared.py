@@ -121,21 +121,41 @@ def last_update(run: Run) -> int:
     return max([*noted, *(record["update"] for record in read_records(run.metrics))], default=0)
 
 
+def by_stop(group: list[Run]) -> dict[int | None, list[Run]]:
+    """The runs of a group by the update at which they were stopped; None: they were trained to their end."""
+    found: dict[int | None, list[Run]] = {}
+    for run in group:
+        last = last_update(run)
+        found.setdefault(last if last < run.config.updates else None, []).append(run)
+    return found
+
+
+def begun_with(experiment: Experiment, group: list[Run]) -> str:
+    """The runs whose parameters a group's runs began with, by name and label."""
+    labels = {run.folder.name: label for label, runs in experiment.groups.items() for run in runs}
+    starts = [Path(run.config.start).name for run in group if run.config.start is not None]
+    named = [f"`{name}` ({labels.get(name, 'not here')})" for name in starts]
+    return f"; begun with {', '.join(named)}" if named else ""
+
+
 def commands(experiment: Experiment) -> list[str]:
     """How every group was made, and how long it took."""
     lines = ["", "Commands:", ""]
-    for label, group in experiment.groups.items():
-        first = group[0]
-        made = training_command(first, experiment.task, seed="SEED")
-        folder = for_seeds(first.folder.name, first.config.seed, "SEED")
-        alike = all(run.backend == first.backend for run in group)
-        # Seeds of one group may have been trained on either backend: the command has that of the first.
-        seeds = ", ".join(str(run.config.seed) + ("" if alike else f" ({run.backend})") for run in group)
-        last = [last_update(run) for run in group]
-        seen = f"{each(last)} updates, {each([update * first.config.batch_size for update in last])} examples"
-        if any(update < run.config.updates for update, run in zip(last, group, strict=True)):
-            seen = f"stopped after {seen}"
-        lines.append(f"- {label}: `{made} --out {folder}`, seeds {seeds}; {seen}; {duration(group, last)}")
+    for label, whole in experiment.groups.items():
+        for stop, group in by_stop(whole).items():
+            first = group[0]
+            made = training_command(first, experiment.task, seed="SEED")
+            if stop is not None:
+                made += f" --stop-at {stop}"
+            folder = for_seeds(first.folder.name, first.config.seed, "SEED")
+            alike = all(run.backend == first.backend for run in group)
+            # Seeds of one group may have been trained on either backend: the command has that of the first.
+            seeds = ", ".join(str(run.config.seed) + ("" if alike else f" ({run.backend})") for run in group)
+            last = [last_update(run) for run in group]
+            seen = f"{each(last)} updates, {each([update * first.config.batch_size for update in last])} examples"
+            seen = seen if stop is None else f"stopped after {seen}"
+            start = begun_with(experiment, group)
+            lines.append(f"- {label}: `{made} --out {folder}`, seeds {seeds}{start}; {seen}; {duration(group, last)}")
     return lines
 
 

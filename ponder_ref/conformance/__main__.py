@@ -12,7 +12,7 @@ from pathlib import Path
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m ponder_ref.conformance",
-        description="Judges a PonderNet backend against the standard and ends with one row a requirement.",
+        description="Judges a PonderNet backend against the standard and ends with one row per requirement.",
         epilog="Exit code 0: the backend conforms. 1: it does not. 2: the judge could not be run.",
     )
     what = p.add_mutually_exclusive_group(required=True)
@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
         from ponder_ref.conformance.loading import CannotRun
     except ModuleNotFoundError as error:
         print(
-            f"the judge needs {error.name!r}, which is not installed: pip install -e '.[test]' in a clone installs it",
+            f"the judge needs {error.name!r}, which is not installed: pip install -e '.[judge]' in a clone installs it",
             file=sys.stderr,
         )
         return 2

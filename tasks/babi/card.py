@@ -113,7 +113,7 @@ def render(card: dict[str, Any]) -> str:
         "standard": card["spec"],
     }
     lines = ["# The shipped bAbI checkpoint", ""]
-    lines += ["Made by `python -m tasks.babi.ship`; no number here was typed. No released file was trained on.", ""]
+    lines += ["Made by `python -m tasks.babi.ship RUN`; no number here was typed. No released file was trained on.", ""]
     lines += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items()), ""]
     for score in card["scores"]:
         lines += score_lines(score)
