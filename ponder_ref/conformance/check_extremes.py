@@ -7,9 +7,8 @@ import numpy as np
 from ponder_ref.conformance.cases import CORNERS
 from ponder_ref.conformance.check_gradients import compare_gradients
 from ponder_ref.conformance.check_laws import MANY, SPEAKS_FOR
-from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import LOW_PRECISION
-from ponder_ref.conformance.makers import MAKERS
+from ponder_ref.conformance.makers import MAKERS, every_kind
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import run_and_compare
 from ponder_ref.conformance.registry import ALL_DTYPES, Trial, check
@@ -70,12 +69,12 @@ def _register_low_precision(function: str) -> None:
         body(trial.seeded(*MANY))
 
     def first_dtype(trial: Trial) -> None:
-        """The first of the half precisions offered in earnest, the other once."""
+        """The first of the half precisions offered in earnest, the other with every option once."""
         if trial.dtype == next(dtype for dtype in LOW_PRECISION if dtype in trial.subject.dtypes):
             all_of_it(trial)
         else:
-            made = MAKERS[function](Enumerated(trial, 6, (3,), 1))
-            run_and_compare(trial.subject, "B8", function, *made, trial.dtype)
+            for made in every_kind(trial, MAKERS[function]):
+                run_and_compare(trial.subject, "B8", function, *made, trial.dtype)
 
     name = f"{function} in low precision"
     check("B8", "low precision", function, dtypes=LOW_PRECISION, name=name)(first_dtype)

@@ -9,7 +9,7 @@ import hypothesis
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity
 
-from ponder_ref.conformance.cases import Chosen, Seeded, every_option, sources
+from ponder_ref.conformance.cases import SHAPES, Chosen, Seeded, every_option, sources
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation
 from ponder_ref.conformance.subject import Subject
 
@@ -46,6 +46,11 @@ class Trial:
     def seeded(self, steps: int, batch: tuple[int, ...], rng: np.random.Generator | None = None) -> Seeded:
         return Seeded(rng or self.rng(), steps, batch, self.subject.not_offered, exact=self.dtype == "float64")
 
+    def every(self, body: Callable, shapes: tuple = SHAPES[-1:]) -> None:
+        """body(source) for every set of options at some shapes, with seeded numbers."""
+        rng, exact = self.rng(), self.dtype == "float64"
+        every_option(lambda fixed: Chosen(rng, fixed, self.subject.not_offered, exact, shapes), body)
+
     def for_all(self, body: Callable, *, share: float = 1.0, every: bool = True) -> None:
         """body(source) for every set of options with seeded numbers, then for sources drawn by Hypothesis.
 
@@ -53,9 +58,8 @@ class Trial:
         """
         failure: Exception | None = None
         if every:
-            rng, exact = self.rng(), self.dtype == "float64"
             try:
-                every_option(lambda fixed: Chosen(rng, fixed, self.subject.not_offered, exact), body)
+                self.every(body, SHAPES)
             except Exception as error:
                 failure = error
         if failure is None or self.shrink:

@@ -11,6 +11,7 @@ from ponder_ref.conformance.mutants import (
     losses,
     modules,
     offsets,
+    options,
     pairs,
     sampling,
     transformers,
@@ -18,6 +19,7 @@ from ponder_ref.conformance.mutants import (
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
+from ponder_ref.interface import INFER_FUNCTIONS, MODULE_FUNCTIONS
 
 DEFECTS: tuple[Mutant, ...] = (
     *halting.MUTANTS,
@@ -26,6 +28,7 @@ DEFECTS: tuple[Mutant, ...] = (
     *interface.MUTANTS,
     *corners.MUTANTS,
     *offsets.MUTANTS,
+    *options.MUTANTS,
     *modules.MUTANTS,
     *transformers.MUTANTS,
     *pairs.MUTANTS,
@@ -34,12 +37,21 @@ DEFECTS: tuple[Mutant, ...] = (
 EXAMPLES = 25
 
 
+def level_of(mutant: Mutant) -> str:
+    """The lowest level whose functions or transforms the mutant replaces."""
+    if not mutant.replaced.keys().isdisjoint(INFER_FUNCTIONS):
+        return "infer"
+    if mutant.requirement.startswith("M") or not mutant.replaced.keys().isdisjoint(MODULE_FUNCTIONS):
+        return "module"
+    return "full" if "compiled" in mutant.replaced else "core"
+
+
 def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
     """Failed requirements and their first sentence, by the checks of the one that names the defect, or by all."""
-    served = "predict" in mutant.replaced or "stream" in mutant.replaced  # long to compute, so nothing is shrunk
-    options = {"only": None if whole else {mutant.requirement}, "shrink": not whole and not served}
-    options["level"] = "infer" if served else "module" if mutant.requirement.startswith("M") else "core"
-    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **options)
+    level = level_of(mutant)
+    shrink = not whole and level != "infer"  # serving is long to compute
+    chosen = {"only": None if whole else {mutant.requirement}, "shrink": shrink, "level": level}
+    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **chosen)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
 
 
