@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -31,15 +31,13 @@ FULL_PRECISION = ("adam_update", "muon_update", "orthogonalize", "clip_by_global
 def every_name_is_there(trial: Trial) -> None:
     """Each function exists or is declared as not offered; what must be offered is; declarations name real things."""
     backend, declared = trial.subject.backend, trial.subject.not_offered
-    known = {*interface.FUNCTIONS, *interface.MODULE_FUNCTIONS, *interface.TRANSFORMS, *requirements()}
+    known = {*interface.OPTIONAL, *requirements()}
     for name in declared:
         if name in interface.REQUIRED or name in ALWAYS:
             raise Violation("B1", f"{name} must be offered, but NOT_OFFERED lists it")
         if name not in known:
             raise Violation("B1", f"NOT_OFFERED lists {name!r}, which is neither a function nor a requirement")
-    for name in (*interface.REQUIRED, *interface.FUNCTIONS, *interface.TRANSFORMS):
-        if name not in declared and not callable(getattr(backend, name, None)):
-            raise Violation("B1", f"{name} is missing; offer it or list it in NOT_OFFERED")
+    _names_are_there(trial, (*interface.REQUIRED, *interface.FUNCTIONS, *interface.TRANSFORMS))
     if not isinstance(getattr(backend, "NAME", None), str):
         raise Violation("B1", f"NAME must be a string, got {getattr(backend, 'NAME', None)!r}")
     dtypes = getattr(backend, "DTYPES", None)
@@ -53,14 +51,22 @@ def every_name_is_there(trial: Trial) -> None:
         )
 
 
-def unwritten(backend: Any) -> tuple[str, ...]:
-    """The functions that raise NotImplementedError whatever they are given, as those of a skeleton do."""
+def _names_are_there(trial: Trial, names: Iterable[str], where: str = "") -> None:
+    for name in names:
+        if name not in trial.subject.not_offered and not callable(getattr(trial.subject.backend, name, None)):
+            raise Violation("B1", f"{name} is missing{where}; offer it or list it in NOT_OFFERED")
+
+
+def unwritten(backend: Any, levels: Collection[str]) -> tuple[str, ...]:
+    """The functions of some levels that raise NotImplementedError whatever they are given, as those of a skeleton."""
     found = []
-    for name in interface.FUNCTIONS:
+    for name in (name for level, names in interface.LEVEL_FUNCTIONS.items() if level in levels for name in names):
         parameters = inspect.signature(getattr(ponder_ref, name)).parameters.values()
         nothing = {p.name: None for p in parameters if p.default is inspect.Parameter.empty}
         try:
-            getattr(backend, name)(**nothing)
+            result = getattr(backend, name)(**nothing)
+            if inspect.isgenerator(result):  # it begins when it is asked for something
+                next(result, None)
         except NotImplementedError:
             found.append(name)
         except Exception:
@@ -68,21 +74,26 @@ def unwritten(backend: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-@check("B1", "names", dtypes=ANY_DTYPE, level="module")
-def every_name_of_the_level_module_is_there(trial: Trial) -> None:
-    for name in interface.MODULE_FUNCTIONS:
-        if name not in trial.subject.not_offered and not callable(getattr(trial.subject.backend, name, None)):
-            raise Violation("B1", f"{name} is missing at level module; offer it or list it in NOT_OFFERED")
+def _register_level(level: str, names: Collection[str]) -> None:
+    """The names and signatures of the functions that a level adds."""
+
+    @check("B1", "names", dtypes=ANY_DTYPE, level=level, name=f"every name of the level {level} is there")
+    def there(trial: Trial) -> None:
+        _names_are_there(trial, names, f" at level {level}")
+
+    @check("B2", "signatures", dtypes=ANY_DTYPE, level=level, name=f"signatures of the level {level}")
+    def alike(trial: Trial) -> None:
+        _compare_signatures(trial, names)
+
+
+for _level, _names in interface.LEVEL_FUNCTIONS.items():
+    if _level != "core":
+        _register_level(_level, _names)
 
 
 @check("B2", "signatures", dtypes=ANY_DTYPE)
 def signatures_are_the_reference_s(trial: Trial) -> None:
     _compare_signatures(trial, interface.FUNCTIONS)
-
-
-@check("B2", "signatures", dtypes=ANY_DTYPE, level="module")
-def signatures_of_the_level_module(trial: Trial) -> None:
-    _compare_signatures(trial, interface.MODULE_FUNCTIONS)
 
 
 def _compare_signatures(trial: Trial, names: Iterable[str]) -> None:

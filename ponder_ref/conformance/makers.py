@@ -270,9 +270,9 @@ MAKERS: dict[str, Callable[..., Made]] = {
 
 
 def kind_of(made: Made) -> frozenset:
-    """What decides which code runs: the rank and kind of each array, words and truths, and which numbers are 0."""
+    """What decides which code runs: arrays by rank, kind and finiteness, words, truths, and which numbers are 0."""
     arrays, arguments = made
-    ranks = {(name, array.ndim, array.dtype.kind) for name, array in arrays.items()}
+    ranks = {(name, a.ndim, a.dtype.kind, bool(np.isfinite(a).all())) for name, a in arrays.items()}
     others = {(name, value if isinstance(value, (str, bool)) else value == 0) for name, value in arguments.items()}
     absent = {(name, "absent") for name in ("lengths", "weights") if name not in arrays}
     return frozenset(ranks | others | absent)

@@ -15,6 +15,7 @@ from ponder_ref.conformance.subject import Subject
 
 GROUPS = (
     "names",
+    "arrays",
     "signatures",
     "vectors",
     "laws",
@@ -131,11 +132,16 @@ class Verdict:
     checks: int = 0
     failures: list[str] = field(default_factory=list)
     settled: bool = False  # failed on a shrunk or seeded input, not only on a golden case
+    needs: tuple[str, ...] = ()  # dtypes that are not judged here, of which a check needs one
 
     def not_offered(self) -> None:
         """A check could not be tried; the requirement may still have others."""
         if self.status == "not tried":
             self.status = "not offered"
+
+    def lacks(self, dtypes: Iterable[str]) -> None:
+        """A check could not be tried, for it needs one of these dtypes."""
+        self.needs = tuple(dtype for dtype in ALL_DTYPES if dtype in (*self.needs, *dtypes))
 
     def passed(self) -> None:
         self.checks += 1

@@ -46,8 +46,8 @@ def to_numpy(x):
 
 def skeleton(module: str) -> str:
     """The text of a new backend module."""
-    optional = [name for name in interface.FUNCTIONS if name not in interface.REQUIRED]
-    not_offered = "\n".join(f'    "{name}",' for name in (*optional, *interface.TRANSFORMS))
+    optional = [name for name in interface.OPTIONAL if name not in interface.REQUIRED]
+    not_offered = "\n".join(f'    "{name}",' for name in optional)
     text = HEAD.format(module=module, required=", ".join(interface.REQUIRED), not_offered=not_offered)
     for name, ids in interface.FUNCTIONS.items():
         function = getattr(ponder_ref, name)
