@@ -9,7 +9,12 @@ from ponder_ref.conformance.registry import ALL_DTYPES, Trial, check
 from ponder_ref.conformance.subject import round_to
 
 # Digits after the first that a number of the dtype has, its largest exponent and its smallest of a normal number.
-FORMATS = {"float64": (52, 1023, -1022), "float32": (23, 127, -126), "bfloat16": (7, 127, -126), "float16": (10, 15, -14)}
+FORMATS = {
+    "float64": (52, 1023, -1022),
+    "float32": (23, 127, -126),
+    "bfloat16": (7, 127, -126),
+    "float16": (10, 15, -14),
+}
 WORDS = ("threefry2x32", "halting_uniforms", "draw_steps")  # they are given 32-bit words, or ids as large as those
 INTEGERS = {"int32": [0, 1, -1, 2**31 - 1, -(2**31), 65537], "uint32": [0, 1, 2**31, 2**32 - 1, 2**24 + 1]}
 
@@ -67,7 +72,7 @@ def _round_trip(trial: Trial, array: np.ndarray, dtype: str, what: str, kinds: s
 
 @check("B3", "arrays", dtypes=ALL_DTYPES)
 def arrays_come_back_as_they_went(trial: Trial) -> None:
-    """Floats of the dtype with all their digits, integers, 32-bit words and truths, in any shape and order of memory."""
+    """Floats with all their digits, integers, 32-bit words and truths, in any shape and order of memory."""
     for what, array in layouts(floats(trial.dtype)):
         _round_trip(trial, array, trial.dtype, what, "f")
     words = any(map(trial.subject.offers, WORDS))

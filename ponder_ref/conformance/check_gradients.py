@@ -4,6 +4,7 @@ import numpy as np
 
 from ponder_ref.conformance.cases import batch_weights, beyond, log_prior, some_remainder
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation, assert_close
+from ponder_ref.conformance.makers import every_kind
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
@@ -190,5 +191,6 @@ def gradients_in_low_precision(trial: Trial) -> None:
     def body(source) -> None:
         compare_gradients(trial, "B8", "grad_ponder_loss", *ponder_arguments(source, always=True))
 
-    trial.every(body)
+    for made in every_kind(trial, lambda source: ponder_arguments(source, always=True)):
+        compare_gradients(trial, "B8", "grad_ponder_loss", *made)
     trial.for_all(body, share=0.25, every=False)

@@ -26,7 +26,9 @@ def _by_example(function: str, result: dict[str, np.ndarray]) -> dict[str, np.nd
     return {field: np.moveaxis(result[field], axis, 0) for field, axis in axes.items() if axis is not None}
 
 
-def _made(trial: Trial, function: str, shape: tuple = (6, (BATCH,))) -> list[tuple[dict, dict]]:
+def _made(
+    trial: Trial, function: str, shape: tuple = (6, (BATCH,)), *, finite: bool = False
+) -> list[tuple[dict, dict]]:
     """Arguments in which every two options meet, but for weights: an example alone must not have weight 0."""
 
     def make(source) -> tuple[dict, dict]:
@@ -34,7 +36,7 @@ def _made(trial: Trial, function: str, shape: tuple = (6, (BATCH,))) -> list[tup
         arrays, arguments = MAKERS[function](source)
         return {name: round_to(trial.dtype, array) for name, array in arrays.items()}, arguments
 
-    return every_kind(trial, make, shape)
+    return every_kind(trial, make, shape, finite=finite)
 
 
 def _register_mates(function: str) -> None:
@@ -82,7 +84,7 @@ def _register_nan(function: str) -> None:
     @check("B6", "independence", function, name=f"a NaN stays at home in {function}")
     def run(trial: Trial) -> None:
         for shape, example in (((6, (BATCH,)), (1,)), ((3, (2, 2)), (0, 1))):
-            for arrays, arguments in _made(trial, function, shape):
+            for arrays, arguments in _made(trial, function, shape, finite=True):
                 if "lengths" in arrays:
                     arrays["lengths"][example] = shape[0]  # a short example would hide the NaN
                 _keeps_to_itself(trial, function, arrays, arguments, example)

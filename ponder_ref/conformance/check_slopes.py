@@ -52,7 +52,8 @@ def _made(trial: Trial, function: str, rng: np.random.Generator, number: int) ->
     arrays, arguments = MAKERS[function](source)
     if function in ("kl_divergence", "ponder_loss"):
         prior = arrays["log_prior"]
-        arrays["log_prior"] = np.where(prior < -20, -np.log(6.0), prior)
+        prior = np.where(prior < -20, -np.log(6.0), prior)
+        arrays["log_prior"] = prior - np.log(np.exp(prior).sum(axis=0))  # a distribution again
         arguments = {"beta": 1.0} if arguments else {}
     if function == "act_halting":
         arrays["lambdas"] = source.inside((6, 3)) * np.array([1, 1, 0.125])  # the third example reaches the limit

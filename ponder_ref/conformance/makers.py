@@ -269,26 +269,29 @@ MAKERS: dict[str, Callable[..., Made]] = {
 }
 
 
-def kind_of(made: Made) -> frozenset:
-    """What decides which code runs: arrays by rank, kind and finiteness, words, truths, and which numbers are 0."""
+def kind_of(made: Made, *, finite: bool = False) -> frozenset:
+    """What decides which code runs: the rank and kind of each array, words and truths, and which numbers are 0."""
     arrays, arguments = made
-    ranks = {(name, a.ndim, a.dtype.kind, bool(np.isfinite(a).all())) for name, a in arrays.items()}
+    ranks = {(name, a.ndim, a.dtype.kind, finite and bool(np.isfinite(a).all())) for name, a in arrays.items()}
     others = {(name, value if isinstance(value, (str, bool)) else value == 0) for name, value in arguments.items()}
     absent = {(name, "absent") for name in ("lengths", "weights") if name not in arrays}
     return frozenset(ranks | others | absent)
 
 
-def every_kind(trial: Any, make: Callable[[Any], Made], shape: tuple = SHAPES[-1]) -> list[Made]:
-    """Arguments of one shape in which every two options meet, whatever is drawn: code may depend on both of them."""
+def every_kind(
+    trial: Any, make: Callable[[Any], Made], shape: tuple = SHAPES[-1], *, finite: bool = False
+) -> list[Made]:
+    """Arguments of one shape in which every two options meet, whatever is drawn: code may depend on both of them.
+
+    With `finite`, arrays in which NaN or an infinity stands and those in which none does are told apart.
+    """
+    made: list[Made] = []
+    trial.every(lambda source: made.append(make(source)), (shape,))
+    pairs = [set(itertools.product(kind_of(one, finite=finite), repeat=2)) for one in made]
     chosen: list[Made] = []
     met: set[tuple] = set()
-
-    def body(source: Any) -> None:
-        made = make(source)
-        pairs = set(itertools.product(kind_of(made), repeat=2))
-        if not pairs <= met:
-            met.update(pairs)
-            chosen.append(made)
-
-    trial.every(body, (shape,))
+    while not all(some <= met for some in pairs):
+        best = max(range(len(made)), key=lambda k: len(pairs[k] - met))
+        met |= pairs[best]
+        chosen.append(made[best])
     return chosen

@@ -1,11 +1,11 @@
 """The verdicts as a table for people and as JSON for programs."""
 
 import json
-import os
 import textwrap
 from pathlib import Path
 from typing import Any
 
+from ponder_ref.conformance.endings import write_whole
 from ponder_ref.conformance.registry import ALL_DTYPES, Verdict
 from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.spec_data import requirements
@@ -26,7 +26,7 @@ def merge(one: dict[str, Verdict], other: dict[str, Verdict]) -> dict[str, Verdi
 
 
 def untried(verdicts: dict[str, Verdict]) -> dict[str, tuple[str, ...]]:
-    """Requirements of the level that no check could be tried for, and the dtypes of which one would have been needed."""
+    """Requirements of the level that no check could be tried for, and the dtypes of which they need one."""
     return {name: v.needs for name, v in verdicts.items() if v.status == "not tried" and v.needs}
 
 
@@ -91,12 +91,7 @@ def write_report(path: Path, verdicts: dict[str, Verdict], label: str, options: 
             for requirement, verdict in verdicts.items()
         ],
     }
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False), "--report")
 
 
 def read_verdicts(path: Path) -> dict[str, Verdict]:

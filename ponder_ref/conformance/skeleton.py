@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ponder_ref
 from ponder_ref import interface
-from ponder_ref.conformance.loading import CannotRun
+from ponder_ref.conformance.endings import CannotRun, write_whole
 
 HEAD = '''"""A PonderNet backend. Judge it with
 
@@ -64,10 +64,4 @@ def write_skeleton(path: Path) -> None:
     """Writes the skeleton; never over an existing file."""
     if path.suffix != ".py" or not path.stem.isidentifier():
         raise CannotRun(f"--new needs the name of a Python module such as my_backend.py, got {path}")
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(skeleton(path.stem))
-    except FileExistsError:
-        raise CannotRun(f"{path} exists already; choose another name") from None
-    except OSError as error:
-        raise CannotRun(f"{path} cannot be written: {error.strerror}") from None
+    write_whole(path, skeleton(path.stem), "--new", new=True)

@@ -7,6 +7,7 @@ from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.mutants.corners import RIGHT
 from ponder_ref.conformance.mutants.inference import SLOT_MACHINE
 from ponder_ref.conformance.mutants.interface import not_written
+from ponder_ref.conformance.mutants.roundings import EQUIVALENTS as ROUNDED
 from ponder_ref.halting import as_float, log_sigmoid
 from ponder_ref.interface import MODULE_FUNCTIONS
 from ponder_ref.sampling import threefry2x32
@@ -114,6 +115,7 @@ EQUIVALENTS = (
         {"log_halting": probability_space, "expected_loss": probability_space_loss},
         ("float64", "float32"),
     ),
+    *ROUNDED,
     Mutant("steps-last", "the step axis is the last one inside", "", {"log_halting": steps_last}),
     Mutant("kl-by-entropy", "KL as cross-entropy minus entropy", "", {"kl_divergence": kl_by_entropy}, ("float32",)),
 )

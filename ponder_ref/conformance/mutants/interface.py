@@ -110,6 +110,11 @@ def not_written_stream(*args, **kwargs):
     yield
 
 
+def whole_numbers_truncate(steps, remainder, *, tau):
+    right = R.act_cost(steps, remainder, tau=tau)
+    return np.floor(np.real(right)) + 0 * right if isinstance(tau, int) else right
+
+
 def digits_lost(array, dtype):
     return R.from_numpy(R.from_numpy(array, "float32"), "float64") if dtype == "float64" else R.from_numpy(array, dtype)
 
@@ -201,6 +206,7 @@ MUTANTS = (
     Mutant(
         "silent-remainder", "a wrong remainder is taken for the default", "B4", {"log_halting": silent_on_bad_remainder}
     ),
+    Mutant("whole-numbers-truncate", "τ = 1 is not τ = 1.0", "B4", {"act_cost": whole_numbers_truncate}),
     Mutant(
         "nameless-error", "the message does not name the argument", "B4", {"quantile_steps": message_without_a_name}
     ),
