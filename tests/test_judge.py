@@ -11,6 +11,8 @@ import pytest
 import ponder_ref
 from ponder_ref.conformance.mutants.__main__ import DEFECTS, rejected_by
 from ponder_ref.conformance.mutants.base import Mutant, backend
+from ponder_ref.conformance.mutants.options import from_numpy
+from ponder_ref.conformance.report import conclusion
 from ponder_ref.conformance.run import judge
 from ponder_ref.spec_data import requirements
 
@@ -65,6 +67,37 @@ def test_the_reference_conforms_and_the_report_says_so(tmp_path):
     assert [row["id"] for row in content["requirements"]] == list(requirements())
     for requirement in requirements():
         assert f"  {requirement} " in result.stdout
+
+
+HALF = """
+import ponder_ref as _r
+from ponder_ref.conformance.mutants.base import Mutant, backend
+from ponder_ref.conformance.mutants.options import from_numpy
+held = backend(Mutant("half", "", "", {"from_numpy": from_numpy}, ("bfloat16",)))
+"""
+
+
+def test_the_verdict_says_what_was_not_tried_for_want_of_a_dtype(tmp_path):
+    (tmp_path / "half_backend.py").write_text(HALF)
+    report = tmp_path / "report.json"
+    result = run("--backend", "half_backend:held", "--examples", "2", "--report", str(report), cwd=tmp_path)
+    assert result.returncode == 0, result.stdout
+    last = result.stdout.strip().splitlines()[-1]
+    assert "conforms, 3 requirements not tried: A2, B5, B6 (they need float64 or float32): " in last
+    assert "a NaN stays in its example (needs float64 or float32)" in result.stdout
+    content = json.loads(report.read_text(encoding="utf-8"))
+    assert content["conforms"] and content["not_tried_for_want_of_dtypes"] == ["A2", "B5", "B6"]
+    rows = {row["id"]: row for row in content["requirements"]}
+    assert rows["B6"]["status"] == "not tried" and rows["B6"]["needs_one_of"] == ["float64", "float32"]
+    assert rows["B9"]["status"] == "not tried" and rows["B9"]["needs_one_of"] == []  # of another level
+
+
+def test_a_dtype_that_is_left_out_on_the_command_line_is_named_too():
+    missing = {"DTYPES": ("float64", "bfloat16"), "from_numpy": from_numpy}
+    verdicts = judge(backend(Mutant("two", "", "", missing)), dtypes=("bfloat16",), examples=2)
+    assert "(they need float64 or float32)" in conclusion(verdicts)
+    whole = judge(backend(Mutant("two", "", "", missing)), examples=2)
+    assert conclusion(whole) == "conforms"
 
 
 WRONG = """
@@ -182,7 +215,7 @@ def refused(log_p):
 @pytest.mark.parametrize(
     ("name", "function", "requirement", "said"),
     [
-        ("expected_loss", in_example_one, "B6", "expected_loss[float64].result: nan in the arrays of example (0, 1)"),
+        ("expected_loss", in_example_one, "B6", "expected_loss[float64].result: nan in the arrays of example (1,)"),
         ("expected_steps", refused, "B7", "expected_steps[float64] raised RuntimeError: no memory; inputs: log_p="),
     ],
 )

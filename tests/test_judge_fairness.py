@@ -11,6 +11,7 @@ import pytest
 
 import ponder_ref
 from ponder_ref.conformance.cases import SHAPES, Chosen, every_option
+from ponder_ref.conformance.mutants.__main__ import DEFECTS
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.processes import jobs
 from ponder_ref.conformance.registry import GROUPS, Trial
@@ -183,3 +184,89 @@ def test_compiled_code_is_judged_by_the_compiler_as_it_is_and_nothing_twice():
             assert hurried != (level == "full" and job.groups == ("compiled",))
             assert ("WIDE" in job.variables) == ("float64" in job.dtypes)
         assert [job.dtypes for job in todo if job.once and "names" in job.groups] == [("float64",)]
+
+
+VALUES = ("prior-epsilon", "quantile-one-short", "act-cost-no-steps", "adam-uncorrected", "adam-eps-inside")
+VALUES += ("muon-plain-momentum", "muon-uncorrected", "clip-always", "schedule-from-zero", "off-update-float64")
+VALUES += ("off-log_prior-float64", "single-prior")
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_wrong_value_is_not_called_a_wrong_error(name):
+    mutant = next(mutant for mutant in DEFECTS if mutant.name == name)
+    assert "B4" not in failures(backend(mutant), only={"B4"})
+
+
+class Spare:
+    """An array that knows what the standard lists and nothing more: no dtype, no len, no reshape."""
+
+    def __init__(self, held):
+        self.held = np.asarray(held)
+
+    @property
+    def shape(self):
+        return self.held.shape
+
+    def sum(self):
+        return Spare(self.held.sum())
+
+    def __getitem__(self, index):
+        assert isinstance(index, int) or Ellipsis in index, index
+        return Spare(self.held[index])
+
+    def __mul__(self, other):
+        return Spare(self.held * bare(other))
+
+    def __add__(self, other):
+        return Spare(self.held + bare(other))
+
+    def __matmul__(self, other):
+        return Spare(self.held @ bare(other))
+
+    __rmul__, __radd__, __array_ufunc__ = __mul__, __add__, None
+
+
+def bare(value):
+    """The same with NumPy arrays in the place of spare ones."""
+    if isinstance(value, dict):
+        return {name: bare(part) for name, part in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(bare(part) for part in value)
+    return value.held if isinstance(value, Spare) else value
+
+
+def spare(value):
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(spare(part) for part in value))
+    if isinstance(value, dict):
+        return {name: spare(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(spare(part) for part in value)
+    return Spare(value) if isinstance(value, np.ndarray | np.generic) else value
+
+
+def spare_backend() -> SimpleNamespace:
+    right = backend(Mutant("spare", "", "", {}, ("float64", "float32")))
+
+    def wrapped(function):
+        @functools.wraps(function)
+        def call(*args, **kwargs):
+            return spare(function(*bare(args), **bare(kwargs)))
+
+        return call
+
+    def value_and_grad(fn, *arrays, constants=()):
+        def plain(*xs):
+            return bare(fn(*map(spare, xs)))
+
+        return spare(ponder_ref.value_and_grad(plain, *bare(arrays), constants=bare(constants)))
+
+    members = {name: wrapped(getattr(right, name)) for name in FUNCTIONS}
+    members["schedule"] = ponder_ref.schedule
+    members |= {"value_and_grad": value_and_grad, "to_numpy": lambda x: ponder_ref.to_numpy(bare(x))}
+    members["from_numpy"] = lambda array, dtype: Spare(ponder_ref.from_numpy(array, dtype))
+    return SimpleNamespace(**{**vars(right), **members})
+
+
+def test_arrays_need_to_know_no_more_than_the_standard_lists():
+    assert failures(spare_backend()) == {}

@@ -184,7 +184,7 @@ def test_tolerances_are_complete():
         for dtype, entry in entries.items():
             where = f"{quantity}.{dtype}"
             assert {"rtol", "atol", "scale", "reason"} <= entry.keys(), where
-            assert entry.keys() <= {"rtol", "atol", "scale", "reason", "noise"}, where
+            assert entry.keys() <= {"rtol", "atol", "scale", "reason", "noise", "growth"}, where
             assert entry["scale"] in ("value", "terms", "largest"), where
             assert all(isinstance(entry[name], float) and entry[name] >= 0 for name in ("rtol", "atol")), where
             assert len(entry["reason"].split()) >= 3, where
@@ -196,6 +196,14 @@ def test_tolerances_are_not_loosened(quantity: str, dtype: str):
     entry = tolerances()[quantity][dtype]
     assert entry["rtol"] <= rtol
     assert entry["atol"] <= atol
+
+
+def test_growth_is_for_running_sums_alone_and_one_rounding_a_step():
+    for quantity, entries in tolerances().items():
+        for dtype, entry in entries.items():
+            assert ("growth" in entry) == (quantity == "log_p"), f"{quantity}.{dtype}"
+            unit = {"float64": 2.0**-53, "float32": 2.0**-24}.get(dtype, 0.0)
+            assert entry.get("growth", 0.0) <= 1.1 * unit, f"{quantity}.{dtype}"
 
 
 def test_noise_is_for_gradients_alone_and_below_their_rtol():

@@ -4,13 +4,14 @@ Exit code 0: it conforms. 1: it does not. 2: the judge could not be run.
 """
 
 import argparse
-import io
 import sys
 from pathlib import Path
 
+from ponder_ref.conformance.endings import CannotRun, Parser, check_target, one_sentence
+
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
+    p = Parser(
         prog="python -m ponder_ref.conformance",
         description="Judges a PonderNet backend against the standard and ends with one row per requirement.",
         epilog="Exit code 0: the backend conforms. 1: it does not. 2: the judge could not be run.",
@@ -47,7 +48,7 @@ def words(text: str | None) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ponder_ref.conformance.loading import CannotRun, load
+    from ponder_ref.conformance.loading import load
     from ponder_ref.conformance.skeleton import write_skeleton
     from ponder_ref.spec_data import requirements
 
@@ -59,10 +60,8 @@ def run(options: argparse.Namespace) -> int:
         raise CannotRun(f"--examples must be at least 1, got {options.examples}")
     if options.seed < 0:
         raise CannotRun(f"--seed must be at least 0, got {options.seed}")
-    if options.report is not None and options.report.is_dir():
-        raise CannotRun(f"--report: {options.report} is a folder, not a file")
-    if options.report is not None and not options.report.resolve().parent.is_dir():
-        raise CannotRun(f"--report: the folder {options.report.parent} does not exist")
+    if options.report is not None:
+        check_target(options.report, "--report")
     only = [name.upper() for name in words(options.only)] or None
     if options.only is not None and not only:
         raise CannotRun(f"--only {options.only!r} names no requirement")
@@ -73,8 +72,10 @@ def run(options: argparse.Namespace) -> int:
     from ponder_ref.conformance.processes import judge_in_processes
     from ponder_ref.conformance.report import counts, table, write_report
 
+    seen = sys.stderr is not None and sys.stderr.isatty()
+
     def progress(line: str) -> None:
-        if sys.stderr.isatty():
+        if seen:
             print(f"\r\033[K{line} ...", end="", file=sys.stderr, flush=True)
 
     settings = {"level": options.level, "examples": options.examples, "seed": options.seed, "only": only}
@@ -85,37 +86,23 @@ def run(options: argparse.Namespace) -> int:
         if not wanted or not set(wanted) <= set(offered):
             raise CannotRun(f"--dtypes {options.dtypes!r}: {options.backend} offers {', '.join(map(str, offered))}")
     verdicts = judge_in_processes(backend, options.backend, settings, progress, wanted)
-    if sys.stderr.isatty():
+    if seen:
         print("\r\033[K", end="", file=sys.stderr)
     print(table(verdicts, options.backend, only=only))
     if options.report is not None:
-        try:
-            write_report(options.report, verdicts, options.backend, settings)
-        except OSError as error:
-            raise CannotRun(f"--report: cannot write {options.report} ({error.strerror or error})") from None
+        write_report(options.report, verdicts, options.backend, settings)
     return 0 if counts(verdicts)["failed"] == 0 else 1
 
 
+@one_sentence
 def main(arguments: list[str] | None = None) -> int:
-    for stream in (sys.stdout, sys.stderr):  # a terminal may lack Greek letters: it shows a question mark there
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
     options = parser().parse_args(arguments)
     try:
         import hypothesis  # noqa: F401
-
-        from ponder_ref.conformance.loading import CannotRun
     except ModuleNotFoundError as error:
-        print(
-            f"the judge needs {error.name!r}, which is not installed: pip install -e '.[judge]' in a clone installs it",
-            file=sys.stderr,
-        )
-        return 2
-    try:
-        return run(options)
-    except CannotRun as error:
-        print(error, file=sys.stderr)
-        return 2
+        hint = "pip install -e '.[judge]' in a clone installs it"
+        raise CannotRun(f"the judge needs {error.name!r}, which is not installed: {hint}") from None
+    return run(options)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import numpy as np
 
 Call = tuple[str, str, dict[str, Any], dict[str, Any]]
 
+COUNTS = ("step", "max_steps", "update", "total")  # whole numbers in any case
 # Whole numbers in the place of floats: (function, arrays, arguments).
 WHOLE_NUMBERS: tuple[tuple[str, dict, dict], ...] = (
     ("geometric_log_prior", {}, {"lambda_p": 1, "max_steps": 3}),

@@ -71,6 +71,12 @@ class Seeded:
         """One of the values of an option."""
         return self.choose(*options)
 
+    def shares(self, batch: tuple[int, ...]) -> np.ndarray:
+        """Weights 0, 1 and 2 of a batch, at least one of them positive."""
+        weights = self.integers(0, 2, batch)
+        weights.flat[self.count(0, max(weights.size - 1, 0))] = 1
+        return weights
+
     def number(self, low: float, high: float) -> float:
         return float(self.rng.uniform(low, high))
 
@@ -79,11 +85,22 @@ class Seeded:
 
 
 class Chosen(Seeded):
-    """A seeded source for one set of options, the shape among them: those of `fixed`, else the first of each."""
+    """A seeded source for one set of options, the shape among them: those of `fixed`, else the first of each.
 
-    def __init__(self, rng, fixed: dict[str, Any], without: tuple[str, ...] = (), exact: bool = False):
-        super().__init__(rng, *SHAPES[-1], without, exact)
-        self.fixed = fixed
+    Whatever is drawn, a batch has an example that is cut and one that is not, and weights that differ: an option that
+    is used has an effect.
+    """
+
+    def __init__(
+        self,
+        rng,
+        fixed: dict[str, Any],
+        without: tuple[str, ...] = (),
+        exact: bool = False,
+        shapes: tuple[tuple[int, tuple[int, ...]], ...] = SHAPES,
+    ):
+        super().__init__(rng, *shapes[-1], without, exact)
+        self.fixed, self.shapes = fixed, shapes
         self.chosen: dict[str, tuple[Any, tuple]] = {}  # in the order asked: the value, and the values after it
 
     def option(self, name: str, *options) -> Any:
@@ -92,7 +109,18 @@ class Chosen(Seeded):
         return options[index]
 
     def shape(self) -> tuple[int, tuple[int, ...]]:
-        return self.option("shape", *SHAPES)
+        return self.option("shape", *self.shapes)
+
+    def integers(self, low: int, high: int, shape) -> np.ndarray:
+        drawn = super().integers(low, high, shape)
+        if low == 1 and np.size(drawn) > 1:  # lengths and steps
+            drawn.flat[0], drawn.flat[-1] = (1 + high) // 2, high
+        return drawn
+
+    def shares(self, batch: tuple[int, ...]) -> np.ndarray:
+        size = int(np.prod(batch))
+        some = np.roll(np.resize([1, 0, 2], max(size, 2))[:size], self.rng.integers(max(size, 1)))
+        return some.reshape(batch)
 
 
 def every_option(make: Callable[[dict[str, Any]], Chosen], body: Callable[[Any], None]) -> None:
@@ -105,6 +133,21 @@ def every_option(make: Callable[[dict[str, Any]], Chosen], body: Callable[[Any],
         while path and not path[-1][1][1]:
             path.pop()
         fixed = {name: value for name, (value, _) in path[:-1]} | {path[-1][0]: path[-1][1][1][0]} if path else None
+
+
+class Enumerated(Seeded):
+    """As Seeded, but choices are counted through: among the numbers 0 to 3 is every pair of options."""
+
+    def __init__(self, trial: Any, steps: int, batch: tuple[int, ...], which: int, rng=None):
+        rng = rng or trial.rng()
+        super().__init__(rng, steps, batch, trial.subject.not_offered, exact=trial.dtype == "float64")
+        self.which, self.asked = which, 0
+
+    def choose(self, *options):
+        if options != (True, False):
+            return options[5 * self.which % len(options)]  # 5: odd, so that both of two come up
+        self.asked += 1
+        return self.which < 2 if self.asked % 2 else self.which % 2 == 1
 
 
 class Drawn(Seeded):
@@ -233,8 +276,7 @@ def batch_weights(source, batch: tuple[int, ...]) -> np.ndarray | None:
     """None, a mask, or weights; at least one is positive."""
     if not maybe(source, "L3"):
         return None
-    weights = source.integers(0, 2, batch)
-    weights.flat[source.count(0, max(weights.size - 1, 0))] = 1
+    weights = source.shares(batch)
     if source.option("mask", True, False):
         return weights > 0
     return source.round(weights * source.choose(0.1, 2**-12, 24.0))

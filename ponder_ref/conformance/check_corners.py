@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from ponder_ref.conformance.cases import Enumerated
 from ponder_ref.conformance.check_laws import MANY, SPEAKS_FOR
-from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import assert_close
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.oracle import REFERENCE, run_and_compare

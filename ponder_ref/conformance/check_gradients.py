@@ -4,6 +4,7 @@ import numpy as np
 
 from ponder_ref.conformance.cases import batch_weights, beyond, log_prior, some_remainder
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation, assert_close
+from ponder_ref.conformance.makers import every_kind
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
@@ -48,7 +49,7 @@ def ponder_arguments(source, *, weights: bool = True, always: bool = False) -> t
     prior = np.where(prior > -6e4, prior, -np.log(steps))
     arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
     arguments = {"beta": 0.3 if always else source.choose(0.01, 1.0), "remainder": some_remainder(source)}
-    if "H4" not in source.without and (always or source.choose(True, False)):
+    if "H4" not in source.without and (always or source.option("H4", True, False)):
         lengths = source.integers(1, steps, batch)
         arrays |= {"halt_logits": beyond(z, lengths, np.nan), "step_losses": beyond(losses, lengths, np.nan)}
         arrays["lengths"] = lengths
@@ -190,4 +191,6 @@ def gradients_in_low_precision(trial: Trial) -> None:
     def body(source) -> None:
         compare_gradients(trial, "B8", "grad_ponder_loss", *ponder_arguments(source, always=True))
 
+    for made in every_kind(trial, lambda source: ponder_arguments(source, always=True)):
+        compare_gradients(trial, "B8", "grad_ponder_loss", *made)
     trial.for_all(body, share=0.25, every=False)

@@ -5,7 +5,7 @@ import numpy as np
 from ponder_ref.conformance.axes import AXES, batch_axis, result_axis
 from ponder_ref.conformance.check_gradients import ponder_arguments
 from ponder_ref.conformance.compare import Violation, assert_close, describe, quantity
-from ponder_ref.conformance.makers import MAKERS
+from ponder_ref.conformance.makers import MAKERS, every_kind
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import INTEGER_FIELDS, terms
 from ponder_ref.conformance.registry import Trial, check
@@ -26,29 +26,36 @@ def _by_example(function: str, result: dict[str, np.ndarray]) -> dict[str, np.nd
     return {field: np.moveaxis(result[field], axis, 0) for field, axis in axes.items() if axis is not None}
 
 
-def _made(trial: Trial, function: str, shape: tuple = (6, (BATCH,))) -> tuple[dict, dict]:
-    arrays, arguments = MAKERS[function](trial.seeded(*shape))
-    if function == "ponder_loss":
-        arrays.pop("weights", None)  # an example alone must not have weight 0
-    return {name: round_to(trial.dtype, array) for name, array in arrays.items()}, arguments
+def _made(
+    trial: Trial, function: str, shape: tuple = (6, (BATCH,)), *, finite: bool = False
+) -> list[tuple[dict, dict]]:
+    """Arguments in which every two options meet, but for weights: an example alone must not have weight 0."""
+
+    def make(source) -> tuple[dict, dict]:
+        source.without = (*source.without, "L3") if function == "ponder_loss" else source.without
+        arrays, arguments = MAKERS[function](source)
+        return {name: round_to(trial.dtype, array) for name, array in arrays.items()}, arguments
+
+    return every_kind(trial, make, shape, finite=finite)
 
 
 def _register_mates(function: str) -> None:
     @check("B5", "independence", function, name=f"{function} has no batch mates")
     def run(trial: Trial) -> None:
-        arrays, arguments = _made(trial, function)
-        whole = _by_example(function, trial.subject.call(function, arrays, arguments, trial.dtype))
-        sizes = _by_example(function, terms(function, arrays, arguments)) if function != "weighted_mean" else {}
-        groups = {f"alone (example {i})": [i] for i in range(BATCH)}
-        groups |= {"in reverse order": [2, 1, 0], "beside itself": [0, 0, 1]}
-        for what, rows in groups.items():
-            some = {name: _take(function, name, array, rows) for name, array in arrays.items()}
-            got = _by_example(function, trial.subject.call(function, some, arguments, trial.dtype))
-            for field, value in got.items():
-                kind = "exact" if INTEGER_FIELDS.get(function) == field else quantity(function, field)
-                size = sizes[field][rows] if field in sizes else None
-                given = {"kind": kind, "dtype": trial.dtype, "terms": size, "arguments": some}
-                assert_close("B5", f"{function}.{field} {what}", value, whole[field][rows].astype(np.float64), **given)
+        for arrays, arguments in _made(trial, function):
+            whole = _by_example(function, trial.subject.call(function, arrays, arguments, trial.dtype))
+            sizes = _by_example(function, terms(function, arrays, arguments)) if function != "weighted_mean" else {}
+            groups = {f"alone (example {i})": [i] for i in range(BATCH)}
+            groups |= {"in reverse order": [2, 1, 0], "beside itself": [0, 0, 1]}
+            for what, rows in groups.items():
+                some = {name: _take(function, name, array, rows) for name, array in arrays.items()}
+                got = _by_example(function, trial.subject.call(function, some, arguments, trial.dtype))
+                for field, value in got.items():
+                    kind = "exact" if INTEGER_FIELDS.get(function) == field else quantity(function, field)
+                    size = sizes[field][rows] if field in sizes else None
+                    given = {"kind": kind, "dtype": trial.dtype, "terms": size, "arguments": {**some, **arguments}}
+                    want = whole[field][rows].astype(np.float64)
+                    assert_close("B5", f"{function}.{field} {what}", value, want, **given)
 
 
 def _hurt(function: str, arrays: dict, example: tuple[int, ...], bad: float, only: str | None = None) -> dict:
@@ -77,19 +84,24 @@ def _register_nan(function: str) -> None:
     @check("B6", "independence", function, name=f"a NaN stays at home in {function}")
     def run(trial: Trial) -> None:
         for shape, example in (((6, (BATCH,)), (1,)), ((3, (2, 2)), (0, 1))):
-            arrays, arguments = _made(trial, function, shape)
-            arrays.pop("lengths", None)  # a short example would hide the NaN
-            whole = trial.subject.call(function, arrays, arguments, trial.dtype)
-            clean = _others(function, whole, example)
-            trials = [(bad, None) for bad in (np.nan, np.inf, -np.inf, 7.0)] + [(np.nan, name) for name in arrays]
-            for bad, only in trials:
-                hurt = _hurt(function, arrays, example, bad, only)
-                got = _others(function, trial.subject.call(function, hurt, arguments, trial.dtype), example)
-                for field, value in got.items():
-                    if not np.array_equal(value, clean[field], equal_nan=True):
-                        what = f"{bad} in {only or 'the arrays'} of example {example} changed another example"
-                        given = describe({**hurt, **arguments})
-                        raise Violation("B6", f"{function}[{trial.dtype}].{field}: {what}; inputs: {given}")
+            for arrays, arguments in _made(trial, function, shape, finite=True):
+                if "lengths" in arrays:
+                    arrays["lengths"][example] = shape[0]  # a short example would hide the NaN
+                _keeps_to_itself(trial, function, arrays, arguments, example)
+
+
+def _keeps_to_itself(trial: Trial, function: str, arrays: dict, arguments: dict, example: tuple[int, ...]) -> None:
+    """Whatever stands in one example, the others are the same bit for bit."""
+    clean = _others(function, trial.subject.call(function, arrays, arguments, trial.dtype), example)
+    trials = [(bad, None) for bad in (np.nan, np.inf, -np.inf, 7.0)] + [(np.nan, name) for name in arrays]
+    for bad, only in trials:
+        hurt = _hurt(function, arrays, example, bad, only)
+        got = _others(function, trial.subject.call(function, hurt, arguments, trial.dtype), example)
+        for field, value in got.items():
+            if not np.array_equal(value, clean[field], equal_nan=True):
+                what = f"{bad} in {only or 'the arrays'} of example {example} changed another example"
+                given = describe({**hurt, **arguments})
+                raise Violation("B6", f"{function}[{trial.dtype}].{field}: {what}; inputs: {given}")
 
 
 for _function in AXES:

@@ -2,18 +2,17 @@
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
 
 import ponder_ref
 from ponder_ref import interface
-from ponder_ref.conformance.bad_calls import WHOLE_NUMBERS, bad_calls
-from ponder_ref.conformance.cases import SHAPES
-from ponder_ref.conformance.compare import LOW_PRECISION, Violation, describe
-from ponder_ref.conformance.makers import MAKERS
-from ponder_ref.conformance.oracle import run_and_compare
+from ponder_ref.conformance.bad_calls import COUNTS, WHOLE_NUMBERS, bad_calls
+from ponder_ref.conformance.compare import LOW_PRECISION, Violation, assert_close, describe, quantity
+from ponder_ref.conformance.makers import MAKERS, every_kind
+from ponder_ref.conformance.oracle import INTEGER_FIELDS
 from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
 from ponder_ref.conformance.subject import round_to
 from ponder_ref.spec_data import requirements
@@ -32,15 +31,13 @@ FULL_PRECISION = ("adam_update", "muon_update", "orthogonalize", "clip_by_global
 def every_name_is_there(trial: Trial) -> None:
     """Each function exists or is declared as not offered; what must be offered is; declarations name real things."""
     backend, declared = trial.subject.backend, trial.subject.not_offered
-    known = {*interface.FUNCTIONS, *interface.MODULE_FUNCTIONS, *interface.TRANSFORMS, *requirements(), "witness"}
+    known = {*interface.OPTIONAL, "witness", *requirements()}
     for name in declared:
         if name in interface.REQUIRED or name in ALWAYS:
             raise Violation("B1", f"{name} must be offered, but NOT_OFFERED lists it")
         if name not in known:
             raise Violation("B1", f"NOT_OFFERED lists {name!r}, which is neither a function nor a requirement")
-    for name in (*interface.REQUIRED, *interface.FUNCTIONS, *interface.TRANSFORMS):
-        if name not in declared and not callable(getattr(backend, name, None)):
-            raise Violation("B1", f"{name} is missing; offer it or list it in NOT_OFFERED")
+    _names_are_there(trial, (*interface.REQUIRED, *interface.FUNCTIONS, *interface.TRANSFORMS))
     if not isinstance(getattr(backend, "NAME", None), str):
         raise Violation("B1", f"NAME must be a string, got {getattr(backend, 'NAME', None)!r}")
     dtypes = getattr(backend, "DTYPES", None)
@@ -54,14 +51,22 @@ def every_name_is_there(trial: Trial) -> None:
         )
 
 
-def unwritten(backend: Any) -> tuple[str, ...]:
-    """The functions that raise NotImplementedError whatever they are given, as those of a skeleton do."""
+def _names_are_there(trial: Trial, names: Iterable[str], where: str = "") -> None:
+    for name in names:
+        if name not in trial.subject.not_offered and not callable(getattr(trial.subject.backend, name, None)):
+            raise Violation("B1", f"{name} is missing{where}; offer it or list it in NOT_OFFERED")
+
+
+def unwritten(backend: Any, levels: Collection[str]) -> tuple[str, ...]:
+    """The functions of some levels that raise NotImplementedError whatever they are given, as those of a skeleton."""
     found = []
-    for name in interface.FUNCTIONS:
+    for name in (name for level, names in interface.LEVEL_FUNCTIONS.items() if level in levels for name in names):
         parameters = inspect.signature(getattr(ponder_ref, name)).parameters.values()
         nothing = {p.name: None for p in parameters if p.default is inspect.Parameter.empty}
         try:
-            getattr(backend, name)(**nothing)
+            result = getattr(backend, name)(**nothing)
+            if inspect.isgenerator(result):  # it begins when it is asked for something
+                next(result, None)
         except NotImplementedError:
             found.append(name)
         except Exception:
@@ -69,21 +74,26 @@ def unwritten(backend: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-@check("B1", "names", dtypes=ANY_DTYPE, level="module")
-def every_name_of_the_level_module_is_there(trial: Trial) -> None:
-    for name in interface.MODULE_FUNCTIONS:
-        if name not in trial.subject.not_offered and not callable(getattr(trial.subject.backend, name, None)):
-            raise Violation("B1", f"{name} is missing at level module; offer it or list it in NOT_OFFERED")
+def _register_level(level: str, names: Collection[str]) -> None:
+    """The names and signatures of the functions that a level adds."""
+
+    @check("B1", "names", dtypes=ANY_DTYPE, level=level, name=f"every name of the level {level} is there")
+    def there(trial: Trial) -> None:
+        _names_are_there(trial, names, f" at level {level}")
+
+    @check("B2", "signatures", dtypes=ANY_DTYPE, level=level, name=f"signatures of the level {level}")
+    def alike(trial: Trial) -> None:
+        _compare_signatures(trial, names)
+
+
+for _level, _names in interface.LEVEL_FUNCTIONS.items():
+    if _level != "core":
+        _register_level(_level, _names)
 
 
 @check("B2", "signatures", dtypes=ANY_DTYPE)
 def signatures_are_the_reference_s(trial: Trial) -> None:
     _compare_signatures(trial, interface.FUNCTIONS)
-
-
-@check("B2", "signatures", dtypes=ANY_DTYPE, level="module")
-def signatures_of_the_level_module(trial: Trial) -> None:
-    _compare_signatures(trial, interface.MODULE_FUNCTIONS)
 
 
 def _compare_signatures(trial: Trial, names: Iterable[str]) -> None:
@@ -126,16 +136,16 @@ def transforms_have_the_parameters_the_judge_uses(trial: Trial) -> None:
                 raise Violation("B2", f"{name} has the parameters {tuple(have)}, should be {needed}")
 
 
-def _in_message(message: str, given: Any) -> bool:
+def _in_message(message: str, given: Any, dtype: str) -> bool:
     """Whether a sentence says what was given: a number, a word, or an array's dtype or the sizes of its axes."""
-    if not hasattr(given, "shape"):
+    if not isinstance(given, np.ndarray):
         spellings = {repr(given), str(given), f"{given:g}" if isinstance(given, (int, float)) else str(given)}
         return any(spelling.lower() in message.lower() for spelling in spellings)
-    dtype = str(given.dtype).split(".")[-1]
+    name = {"f": dtype, "b": "bool"}.get(given.dtype.kind, "int")
     numbers, shape = set(re.findall(r"\d+", message)), [str(size) for size in given.shape]
     if not shape:
-        return "()" in message or "[]" in message or dtype in message
-    return dtype in message or set(shape) <= numbers or (len(shape) > 1 and set(shape[1:]) <= numbers)
+        return "()" in message or "[]" in message or name in message
+    return name in message or set(shape) <= numbers or (len(shape) > 1 and set(shape[1:]) <= numbers)
 
 
 @check("B4", "signatures", dtypes=ANY_DTYPE)
@@ -159,28 +169,37 @@ def bad_arguments_are_named(trial: Trial) -> None:
             raise Violation("B4", f"{call} raised nothing, should be a ValueError that names {argument!r}")
         if argument not in sentence:
             raise Violation("B4", f"{call}: the message {sentence!r} does not name {argument!r}")
-        if not _in_message(sentence, converted[argument]):
+        if not _in_message(sentence, arrays.get(argument, arguments.get(argument)), trial.dtype):
             raise Violation("B4", f"{call}: the message {sentence!r} does not say what was given for {argument!r}")
 
 
 @check("B4", "signatures", dtypes=ANY_DTYPE)
 def whole_numbers_are_numbers(trial: Trial) -> None:
-    """A Python integer is taken wherever a number is meant, and means the same."""
+    """A Python integer is taken wherever a number is meant, and means the same to the backend as the float does."""
+    subject = trial.subject
     for function, arrays, arguments in WHOLE_NUMBERS:
         narrow = trial.dtype in LOW_PRECISION and function in FULL_PRECISION
-        if trial.subject.takes(function, arrays, arguments) and not narrow:
-            run_and_compare(trial.subject, "B4", function, arrays, arguments, trial.dtype)
+        if not subject.takes(function, arrays, arguments) or narrow:
+            continue
+        floats = {name: float(n) if isinstance(n, int) and name not in COUNTS else n for name, n in arguments.items()}
+        try:
+            want = subject.call(function, arrays, floats, trial.dtype)
+        except Violation:
+            continue  # it cannot be called at all: other requirements speak of that
+        got = subject.call(function, arrays, arguments, trial.dtype)
+        for field, value in got.items():
+            kind = "exact" if INTEGER_FIELDS.get(function) == field else quantity(function, field)
+            what = f"{function}[{trial.dtype}].{field} given integers instead of floats"
+            same = {"kind": kind, "dtype": trial.dtype, "arguments": {**arrays, **arguments}}
+            assert_close("B4", what, value, want[field].astype(np.float64), **same)
 
 
 @check("B7", "signatures", dtypes=ANY_DTYPE)
 def arguments_are_left_alone(trial: Trial) -> None:
-    """Every array is the same after the call as before it."""
-    rng = trial.rng()
+    """Every array is the same after the call as before it, whatever options are used."""
     narrow = FULL_PRECISION if trial.dtype in LOW_PRECISION else ()
     offered = [name for name in MAKERS if trial.subject.offers(name) and name not in narrow]
-    for function, make in ((name, MAKERS[name]) for name in offered for _ in range(3)):
-        steps, batch = SHAPES[rng.integers(len(SHAPES))]
-        arrays, arguments = make(trial.seeded(steps, batch, rng))
+    for function, (arrays, arguments) in ((name, made) for name in offered for made in every_kind(trial, MAKERS[name])):
         arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
         given = trial.subject.arguments(function, arrays, arguments, trial.dtype)
         with trial.subject.blamed(function, arrays, arguments, trial.dtype):

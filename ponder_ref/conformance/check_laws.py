@@ -3,6 +3,7 @@
 import numpy as np
 
 from ponder_ref.conformance.cases import (
+    Enumerated,
     batch_weights,
     beyond,
     halting_arguments,
@@ -65,7 +66,8 @@ def _register_values(function: str, requirement: str) -> None:
     def many(trial: Trial) -> None:
         rng = trial.rng()
         for number in range(6):
-            arrays, arguments = MAKERS[function](trial.seeded(*MANY, rng))
+            source = Enumerated(trial, *MANY, number, rng) if number < 4 else trial.seeded(*MANY, rng)
+            arrays, arguments = MAKERS[function](source)
             arrays = {name: in_order(number, array) for name, array in arrays.items()}
             run_and_compare(trial.subject, requirement, function, arrays, arguments, trial.dtype)
 

@@ -1,6 +1,6 @@
 """Shapes that are easy to forget, each option at them, and dtypes that meet (spec B3, and each function's own)."""
 
-from ponder_ref.conformance.cases import Seeded
+from ponder_ref.conformance.cases import Enumerated
 from ponder_ref.conformance.check_laws import SPEAKS_FOR
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation
 from ponder_ref.conformance.makers import MAKERS
@@ -12,21 +12,6 @@ from ponder_ref.conformance.subject import PRIORS, result_dtype, round_to
 ODD_SHAPES = (((1, ()), (0, 3)), ((6, ()), (2, 1)), ((3, (1, 2)), (2, 1)), ((3, (2, 1, 2)), (2, 1)))
 WITHOUT_BATCH = ("threefry2x32", "schedule", "adam_update", "orthogonalize", "muon_update", "clip_by_global_norm")
 MIXED = ("expected_loss", "kl_divergence", "expected_prediction", "weighted_mean", "ponder_loss", "act_output")
-
-
-class Enumerated(Seeded):
-    """As Seeded, but choices are counted through: among the numbers 0 to 3 is every pair of options."""
-
-    def __init__(self, trial: Trial, steps: int, batch: tuple[int, ...], which: int, rng=None):
-        rng = rng or trial.rng()
-        super().__init__(rng, steps, batch, trial.subject.not_offered, exact=trial.dtype == "float64")
-        self.which, self.asked = which, 0
-
-    def choose(self, *options):
-        if options != (True, False):
-            return options[5 * self.which % len(options)]  # 5: odd, so that both of two come up
-        self.asked += 1
-        return self.which < 2 if self.asked % 2 else self.which % 2 == 1
 
 
 def named(function: str, arrays: dict, arguments: dict) -> str:

@@ -46,18 +46,19 @@ def _scalar(subject: Subject, function: str, fields: tuple, names: tuple[str, ..
     return fn
 
 
-def _made(trial: Trial, function: str, rng: np.random.Generator) -> tuple[dict, dict]:
+def _made(trial: Trial, function: str, rng: np.random.Generator, number: int) -> tuple[dict, dict]:
     """Arguments of the usual kind, inside (0, 1) and with a finite KL, where gradients are defined."""
     source = trial.seeded(6, (3,), rng)
     arrays, arguments = MAKERS[function](source)
     if function in ("kl_divergence", "ponder_loss"):
         prior = arrays["log_prior"]
-        arrays["log_prior"] = np.where(prior < -20, -np.log(6.0), prior)
+        prior = np.where(prior < -20, -np.log(6.0), prior)
+        arrays["log_prior"] = prior - np.log(np.exp(prior).sum(axis=0))  # a distribution again
         arguments = {"beta": 1.0} if arguments else {}
     if function == "act_halting":
         arrays["lambdas"] = source.inside((6, 3)) * np.array([1, 1, 0.125])  # the third example reaches the limit
     if function == "act_output":
-        arrays["weights"] = source.inside((6, 3)) * source.choose(1, source.integers(0, 1, (6, 3)))
+        arrays["weights"] = source.inside((6, 3)) * (source.integers(0, 1, (6, 3)) if number % 2 else 1)
         arrays["y_hat"] = np.where((arrays["weights"] == 0)[..., None], np.nan, source.values((6, 3, 2)))
     return {name: round_to(trial.dtype, array) for name, array in arrays.items()}, arguments
 
@@ -66,8 +67,8 @@ def _register(function: str, requirement: str, wrt: tuple[str, ...], fields: tup
     @check(requirement, "gradients", function, "value_and_grad", name=f"slopes of {function}")
     def run(trial: Trial) -> None:
         rng = trial.rng()
-        for _ in range(4):
-            arrays, arguments = _made(trial, function, rng)
+        for number in range(4):
+            arrays, arguments = _made(trial, function, rng, number)
             shapes = REFERENCE.call(function, arrays, arguments, "float64")
             rest = tuple(name for name in arrays if name not in wrt)
             static = tuple(sorted(arguments.items()))

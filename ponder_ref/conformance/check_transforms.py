@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from ponder_ref.conformance.axes import MAPPED, batch_axis, result_axis
+from ponder_ref.conformance.cases import log_distribution
 from ponder_ref.conformance.check_gradients import ponder_arguments
-from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import Violation, assert_close
-from ponder_ref.conformance.makers import MAKERS
+from ponder_ref.conformance.makers import MAKERS, every_kind
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import expected, run_and_compare, terms
 from ponder_ref.conformance.registry import Trial, check
@@ -28,8 +28,8 @@ def _register_compiled(function: str) -> None:
             arrays, static = _split(given)
             return trial.subject.backend.compiled(lambda arrays: fn(**arrays, **static))(arrays)
 
-        made = MAKERS[function](trial.seeded(6, (3,)))
-        run_and_compare(trial.subject, "B9", function, *made, trial.dtype, via=via)
+        for made in every_kind(trial, MAKERS[function]):
+            run_and_compare(trial.subject, "B9", function, *made, trial.dtype, via=via)
 
 
 for _function in MAKERS:
@@ -39,17 +39,21 @@ for _function in MAKERS:
 
 @check("B9", "compiled", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", "compiled", level="full")
 def compiled_gradients(trial: Trial) -> None:
-    arrays, arguments = ponder_arguments(trial.seeded(6, (3,)))
-    arrays = {key: round_to(trial.dtype, value) for key, value in arrays.items()}
-    objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, arguments, trial.dtype)
     backend = trial.subject.backend
-    given = [trial.subject.array("", arrays[key], trial.dtype) for key in objective.wrt]
-    fn = backend.compiled(lambda z, losses, *rest: backend.value_and_grad(objective.fn, z, losses, constants=rest))
-    _, grads = fn(*given, *objective.constants)
-    for key, grad, want, noise in zip(objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True):
-        got = trial.subject.numpy("compiled", grad)
-        what = f"the compiled gradient by {key}"
-        assert_close("B9", what, got, want, kind="gradient", dtype=trial.dtype, terms=noise, arguments=arrays)
+    for arrays, arguments in every_kind(trial, ponder_arguments):
+        arrays = {key: round_to(trial.dtype, value) for key, value in arrays.items()}
+        objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, arguments, trial.dtype)
+        given = [trial.subject.array("", arrays[key], trial.dtype) for key in objective.wrt]
+
+        def slopes(z, losses, *rest, fn=objective.fn):
+            return backend.value_and_grad(fn, z, losses, constants=rest)
+
+        _, grads = backend.compiled(slopes)(*given, *objective.constants)
+        for key, grad, want, noise in zip(objective.wrt, grads, objective.wanted, objective.magnitudes, strict=True):
+            got = trial.subject.numpy("compiled", grad)
+            what = f"the compiled gradient by {key}"
+            given_to = {**arrays, **arguments}
+            assert_close("B9", what, got, want, kind="gradient", dtype=trial.dtype, terms=noise, arguments=given_to)
 
 
 @check(
@@ -108,26 +112,18 @@ def _register_vmapped(function: str) -> None:
             )
             return mapped(*arrays.values())
 
-        arrays, arguments = MAKERS[function](Enumerated(trial, 6, (3,), 1))  # with lengths, where they are taken
-        arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
-        given = trial.subject.arguments(function, arrays, arguments, trial.dtype)
-        mapped = via(getattr(trial.subject.backend, function), given)
-        want = expected(function, arrays, arguments)
-        for (field, value), got in zip(want.items(), mapped, strict=True):
-            got = trial.subject.numpy("vmapped", got)
-            got = np.moveaxis(got, 0, result_axis(function, field) or 0)  # results have the mapped axis first
-            size = np.full(value.shape, np.abs(value[np.isfinite(value)]).max(initial=1.0))
-            kind = "exact" if value.dtype.kind in "iu" else "loss"
-            assert_close(
-                "B10",
-                f"vmapped {function}.{field}",
-                got,
-                value,
-                kind=kind,
-                dtype=trial.dtype,
-                terms=size,
-                arguments=arrays,
-            )
+        for made, arguments in every_kind(trial, MAKERS[function]):
+            arrays = {name: round_to(trial.dtype, array) for name, array in made.items()}
+            given = trial.subject.arguments(function, arrays, arguments, trial.dtype)
+            mapped = via(getattr(trial.subject.backend, function), given)
+            want = expected(function, arrays, arguments)
+            for (field, value), got in zip(want.items(), mapped, strict=True):
+                got = trial.subject.numpy("vmapped", got)
+                got = np.moveaxis(got, 0, result_axis(function, field) or 0)  # results have the mapped axis first
+                size = np.full(value.shape, np.abs(value[np.isfinite(value)]).max(initial=1.0))
+                kind = "exact" if value.dtype.kind in "iu" else "loss"
+                shown = {"dtype": trial.dtype, "terms": size, "arguments": {**arrays, **arguments}}
+                assert_close("B10", f"vmapped {function}.{field}", got, value, kind=kind, **shown)
 
 
 def _plain(result: Any) -> tuple:
@@ -138,47 +134,64 @@ for _function in MAPPED:
     _register_vmapped(_function)
 
 
+def _priors_and_losses(source) -> tuple[dict, dict]:
+    """Arguments of ponder_loss whose weights are positive: each example is a batch of its own."""
+    arrays, arguments = MAKERS["ponder_loss"](source)
+    steps, *batch = arrays["log_p"].shape
+    made = {"log_p": log_distribution(source, steps, tuple(batch)), "step_losses": source.values((steps, *batch))}
+    own = arrays["log_prior"].ndim > 1
+    prior = np.full((steps, *batch), -np.log(steps)) - source.integers(0, 2, batch)  # another constant for each
+    made["log_prior"] = prior if own else np.full(steps, -np.log(steps))
+    if "weights" in arrays:
+        made["weights"] = (arrays["weights"] + 1.0).astype(arrays["weights"].dtype)
+    return made, arguments
+
+
 @check("B10", "compiled", "ponder_loss", "vmapped")
 def vmapped_loss(trial: Trial) -> None:
-    """An example mapped over is a batch of its own: its loss is its own expected loss and KL."""
+    """An example mapped over is a batch of its own: its loss is its own expected loss and KL, whatever its weight."""
     subject = trial.subject
-    arrays, arguments = MAKERS["ponder_loss"](Enumerated(trial, 6, (3,), 2))
-    arrays["log_prior"] = np.full((6, 3), -np.log(6.0)) + np.array([0.0, -0.5, -2.0])
-    arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
-    given = [subject.array(name, array, trial.dtype) for name, array in arrays.items()]
-    mapped = subject.backend.vmapped(lambda *xs: _plain(subject.backend.ponder_loss(*xs, **arguments)), (1, 1, 1))
-    parts = expected("ponder_loss", arrays, arguments)
-    rec, reg = parts["example_rec"], parts["example_reg"]
-    size = terms("ponder_loss", arrays, arguments)
-    scale = size["example_rec"] + (1 + arguments["beta"]) * size["example_reg"]
-    for field, want, got in zip(
-        parts, (rec + arguments["beta"] * reg, rec, reg, rec, reg), mapped(*given), strict=True
-    ):
-        got, what = subject.numpy("vmapped", got), f"vmapped ponder_loss.{field}"
-        assert_close("B10", what, got, want, kind="loss", dtype=trial.dtype, terms=scale, arguments=arrays)
+    for arrays, arguments in every_kind(trial, _priors_and_losses):
+        arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
+        given = [subject.array(name, array, trial.dtype) for name, array in arrays.items()]
+
+        def alone(*xs, names=tuple(arrays), arguments=arguments):
+            return _plain(subject.backend.ponder_loss(**dict(zip(names, xs, strict=True)), **arguments))
+
+        axes = tuple(batch_axis("ponder_loss", name, array.ndim) for name, array in arrays.items())
+        mapped = subject.backend.vmapped(alone, axes)(*given)
+        parts, size = expected("ponder_loss", arrays, arguments), terms("ponder_loss", arrays, arguments)
+        rec, reg, beta = parts["example_rec"], parts["example_reg"], arguments["beta"]
+        scale = size["example_rec"] + (1 + beta) * size["example_reg"]
+        shown = {"kind": "loss", "dtype": trial.dtype, "terms": scale, "arguments": {**arrays, **arguments}}
+        for field, want, got in zip(parts, (rec + beta * reg, rec, reg, rec, reg), mapped, strict=True):
+            assert_close("B10", f"vmapped ponder_loss.{field}", subject.numpy("vmapped", got), want, **shown)
 
 
 @check("B10", "compiled", *OBJECTIVES["grad_ponder_loss"].needs, "value_and_grad", "vmapped")
 def vmapped_gradients(trial: Trial) -> None:
     """The gradient of each example's own loss, by vmap, is the gradient of their sum."""
     backend, source = trial.subject.backend, trial.seeded(6, (3,))
-    z, losses, prior = source.logits((6, 3)), source.values((6, 3)), np.full(6, -np.log(6.0))
+    prior = np.full(6, -np.log(6.0))
     held = trial.subject.array("", prior, trial.dtype)
+    for remainder in trial.subject.remainders():
+        z, losses = source.logits((6, 3)), source.values((6, 3))
 
-    def alone(z, losses):
-        return backend.ponder_loss(backend.log_halting(z), losses, held, beta=0.2).loss
+        def alone(z, losses, remainder=remainder):
+            return backend.ponder_loss(backend.log_halting(z, remainder=remainder), losses, held, beta=0.2).loss
 
-    def slope(z, losses):
-        return backend.value_and_grad(alone, z, losses)[1]
+        def slope(z, losses, alone=alone):
+            return backend.value_and_grad(alone, z, losses)[1]
 
-    given = [trial.subject.array("", round_to(trial.dtype, x), trial.dtype) for x in (z, losses)]
-    mapped = backend.vmapped(slope, (1, 1))(*given)
-    arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
-    arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
-    objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, {"beta": 0.2}, trial.dtype)
-    for key, got, want, noise in zip(objective.wrt, mapped, objective.wanted, objective.magnitudes, strict=True):
-        got = np.moveaxis(trial.subject.numpy("vmapped", got), 0, 1)
-        if got.shape != want.shape:
-            raise Violation("B10", f"vmapped gradient by {key} has shape {got.shape}, should be {want.shape}")
-        what = f"the vmapped gradient by {key}"
-        assert_close("B10", what, got, want * 3, kind="gradient", dtype=trial.dtype, terms=noise * 3, arguments=arrays)
+        given = [trial.subject.array("", round_to(trial.dtype, x), trial.dtype) for x in (z, losses)]
+        mapped = backend.vmapped(slope, (1, 1))(*given)
+        arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
+        arrays = {name: round_to(trial.dtype, array) for name, array in arrays.items()}
+        arguments = {"beta": 0.2, "remainder": remainder}
+        objective = OBJECTIVES["grad_ponder_loss"].make(trial.subject, arrays, arguments, trial.dtype)
+        for key, got, want, noise in zip(objective.wrt, mapped, objective.wanted, objective.magnitudes, strict=True):
+            got = np.moveaxis(trial.subject.numpy("vmapped", got), 0, 1)
+            if got.shape != want.shape:
+                raise Violation("B10", f"vmapped gradient by {key} has shape {got.shape}, should be {want.shape}")
+            shown = {"kind": "gradient", "dtype": trial.dtype, "terms": noise * 3, "arguments": {**arrays, **arguments}}
+            assert_close("B10", f"the vmapped gradient by {key}", got, want * 3, **shown)

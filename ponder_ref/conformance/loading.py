@@ -8,12 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ponder_ref.conformance.endings import CannotRun
+
 GROUP = "pondernet.backends"
 EXTRAS = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "ponder_torch": "torch", "ponder_jax": "jax"}
-
-
-class CannotRun(Exception):
-    """The judge could not be run; one sentence says why."""
 
 
 def _from_file(path: Path) -> ModuleType:

@@ -1,11 +1,14 @@
 """One maker of arguments for each function: (source) -> (arrays, arguments)."""
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 import ponder_ref
 from ponder_ref.conformance.cases import (
+    SHAPES,
     batch_weights,
     beyond,
     halting_arguments,
@@ -62,7 +65,7 @@ def poisson_log_prior(source) -> Made:
     return {}, {
         "rate": source.choose(source.number(0.01, 60.0), 1e-6, 900.0),
         "max_steps": source.choose(1, 2, 5, 20, 200),
-        "remainder": source.choose("normalize", "last"),
+        "remainder": source.option("prior remainder", "normalize", "last"),
     }
 
 
@@ -181,13 +184,13 @@ def _optimiser(source, shape, moments: tuple[str, ...]) -> Made:
     return arrays, {
         "step": source.choose(1, 2, 10, 1000),
         "learning_rate": source.choose(3e-4, 0.1),
-        "weight_decay": source.choose(0.0, 0.1),
+        "weight_decay": source.option("weight decay", 0.0, 0.1),
     }
 
 
 def adam_update(source) -> Made:
     arrays, arguments = _optimiser(source, source.choose((), (3,), (2, 3), (2, 1, 2)), ("m", "v"))
-    if source.choose(True, False):
+    if source.option("moments", True, False):
         arguments |= {
             "beta1": source.choose(0.0, 0.8),
             "beta2": source.choose(0.9, 0.99),
@@ -197,7 +200,7 @@ def adam_update(source) -> Made:
 
 
 def _matrix(source) -> tuple[int, int]:
-    return source.choose((1, 1), (2, 3), (3, 2), (3, 3), (4, 8), (8, 2))
+    return source.option("matrix", (1, 1), (2, 3), (3, 2), (3, 3), (4, 8), (8, 2))
 
 
 def orthogonalize(source) -> Made:
@@ -213,14 +216,14 @@ def muon_update(source) -> Made:
     arrays["m"] = np.abs(arrays["m"]) * np.sign(arrays["grad"])
     return arrays, {
         **arguments,
-        "nesterov": source.choose(True, False),
+        "nesterov": source.option("nesterov", True, False),
         "beta": source.choose(0.95, 0.9),
         "ns_steps": source.choose(3, 5),
     }
 
 
 def clip_by_global_norm(source) -> Made:
-    size, max_norm = source.choose((1.0, 0.5), (1.0, 3.0), (1.0, 1e4), (2.0**-14, 2.0**-16))
+    size, max_norm = source.option("norm", (1.0, 0.5), (1.0, 3.0), (1.0, 1e4), (2.0**-14, 2.0**-16))
     return {"grads.w": size * source.values((2, 3)), "grads.b": size * source.values((3,))}, {"max_norm": max_norm}
 
 
@@ -231,7 +234,7 @@ def schedule(source) -> Made:
         "learning_rate": source.number(0.001, 1.0),
         "total": total,
         "warmup": source.count(0, total - 1),
-        "decay": source.choose("constant", "linear", "cosine", "polynomial"),
+        "decay": source.option("decay", "constant", "linear", "cosine", "polynomial"),
         "end": source.choose(0.0, 1e-4, 2.0),
         "power": source.choose(1.0, 0.5, 3.0),
     }
@@ -264,3 +267,31 @@ MAKERS: dict[str, Callable[..., Made]] = {
     "clip_by_global_norm": clip_by_global_norm,
     "schedule": schedule,
 }
+
+
+def kind_of(made: Made, *, finite: bool = False) -> frozenset:
+    """What decides which code runs: the rank and kind of each array, words and truths, and which numbers are 0."""
+    arrays, arguments = made
+    ranks = {(name, a.ndim, a.dtype.kind, finite and bool(np.isfinite(a).all())) for name, a in arrays.items()}
+    others = {(name, value if isinstance(value, (str, bool)) else value == 0) for name, value in arguments.items()}
+    absent = {(name, "absent") for name in ("lengths", "weights") if name not in arrays}
+    return frozenset(ranks | others | absent)
+
+
+def every_kind(
+    trial: Any, make: Callable[[Any], Made], shape: tuple = SHAPES[-1], *, finite: bool = False
+) -> list[Made]:
+    """Arguments of one shape in which every two options meet, whatever is drawn: code may depend on both of them.
+
+    With `finite`, arrays in which NaN or an infinity stands and those in which none does are told apart.
+    """
+    made: list[Made] = []
+    trial.every(lambda source: made.append(make(source)), (shape,))
+    pairs = [set(itertools.product(kind_of(one, finite=finite), repeat=2)) for one in made]
+    chosen: list[Made] = []
+    met: set[tuple] = set()
+    while not all(some <= met for some in pairs):
+        best = max(range(len(made)), key=lambda k: len(pairs[k] - met))
+        met |= pairs[best]
+        chosen.append(made[best])
+    return chosen

@@ -38,14 +38,22 @@ def start(network: Network) -> dict[str, np.ndarray]:
     return {"h": network.h, "taken": np.zeros(network.h.shape[:-1]), "calls": np.zeros(())}
 
 
+def telling(halt_logits: np.ndarray) -> bool:
+    """Whether every option of WAYS has an effect on these logits, so that one that is ignored shows."""
+    lengths = ponder_ref.halting_lengths(halt_logits, epsilon=0.3)
+    loose, strict = (ponder_ref.act_halting(1 / (1 + np.exp(-halt_logits)), epsilon=e).steps for e in (0.2, 0.01))
+    early = ponder_ref.halting_lengths(halt_logits, epsilon=0.6)
+    cut = len(np.unique(lengths)) > 1 and lengths.max() < STEPS
+    return bool(cut and early.min() == 1 and ((loose != strict) & (strict > 3)).any())
+
+
 def clear_network(trial: Trial, batch: tuple[int, ...] = (4,)) -> tuple[Network, Any]:
-    """A seeded network without near ties, whose examples differ in Nᵢ, and what the reference makes of it."""
+    """A seeded network without near ties, on which every option has an effect, and what the reference makes of it."""
     rng = trial.rng()
     while True:
         network = make_network(rng, batch, halting=-0.5)
         out = ponder_ref.ponder(step_with(network.weights), network.x, start(network), max_steps=STEPS)
-        lengths = ponder_ref.halting_lengths(out.halt_logits, epsilon=0.3)
-        if margin(out) > 1e-3 and (len(np.unique(lengths)) > 1 or batch == ()):
+        if margin(out) > 1e-3 and (batch == () or telling(out.halt_logits)):
             return network, out
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ponder_ref.conformance.compare import LOW_PRECISION
-from ponder_ref.conformance.loading import CannotRun, load
+from ponder_ref.conformance.endings import CannotRun
+from ponder_ref.conformance.loading import load
 from ponder_ref.conformance.registry import GROUPS, Verdict
 from ponder_ref.conformance.report import merge, read_verdicts, write_report
 from ponder_ref.conformance.run import judge
@@ -77,6 +78,22 @@ def _start(name: str, job: Job, report: Path, options: dict[str, Any]) -> subpro
     return child
 
 
+def _ended(
+    backend: Any, name: str, options: dict[str, Any], progress, job: Job, report: Path, child: subprocess.Popen
+) -> dict[str, Verdict]:
+    """The verdicts of a process, when it has ended."""
+    progress(f"{', '.join(job.dtypes)} in a process of their own")
+    _, errors = child.communicate()
+    if not report.is_file():  # an accelerator of compilation that this version does not know: do without it
+        quick = getattr(backend, "QUICK", {})
+        plain = job._replace(variables={k: v for k, v in job.variables.items() if k not in quick})
+        with _start(name, plain, report, options) as again:
+            _, errors = again.communicate()
+    if not report.is_file():
+        raise CannotRun(f"the process for {', '.join(job.dtypes)} failed: {' '.join(errors.split())[-300:]}")
+    return read_verdicts(report)
+
+
 def judge_in_processes(
     backend: Any, name: str, options: dict[str, Any], progress, dtypes: tuple[str, ...] | None = None
 ) -> dict[str, Verdict]:
@@ -84,26 +101,20 @@ def judge_in_processes(
     todo = jobs(backend, options["level"], dtypes)
     here, others = [job for job in todo if not job.variables], [job for job in todo if job.variables]
     with tempfile.TemporaryDirectory() as folder:
-        children = []
-        for number, job in enumerate(others):
-            report = Path(folder) / f"{number}.json"
-            children.append((job, report, _start(name, job, report, options)))
-        runs = [
-            judge(
-                backend, label=name, dtypes=job.dtypes, groups=job.groups, once=job.once, progress=progress, **options
-            )
-            for job in here
-        ]
-        for job, report, child in children:
-            progress(f"{', '.join(job.dtypes)} in a process of their own")
-            _, errors = child.communicate()
-            if not report.is_file():  # an accelerator of compilation that this version does not know: do without it
-                quick = getattr(backend, "QUICK", {})
-                plain = job._replace(variables={k: v for k, v in job.variables.items() if k not in quick})
-                _, errors = _start(name, plain, report, options).communicate()
-            if not report.is_file():
-                raise CannotRun(f"the process for {', '.join(job.dtypes)} failed: {' '.join(errors.split())[-300:]}")
-            runs.append(read_verdicts(report))
+        children: list[tuple[Job, Path, subprocess.Popen]] = []
+        try:
+            for number, job in enumerate(others):
+                report = Path(folder) / f"{number}.json"
+                children.append((job, report, _start(name, job, report, options)))
+            runs = []
+            for job in here:
+                chosen = {"dtypes": job.dtypes, "groups": job.groups, "once": job.once}
+                runs.append(judge(backend, label=name, progress=progress, **chosen, **options))
+            runs += [_ended(backend, name, options, progress, *child) for child in children]
+        finally:
+            for _, _, child in children:  # after Ctrl-C none goes on alone
+                child.kill()
+                child.wait()
     return functools.reduce(merge, runs or [judge(backend, label=name, progress=progress, **options)])
 
 

@@ -9,12 +9,13 @@ import hypothesis
 import numpy as np
 from hypothesis import HealthCheck, Phase, Verbosity
 
-from ponder_ref.conformance.cases import Chosen, Seeded, every_option, sources
+from ponder_ref.conformance.cases import SHAPES, Chosen, Seeded, every_option, sources
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation
 from ponder_ref.conformance.subject import Subject
 
 GROUPS = (
     "names",
+    "arrays",
     "signatures",
     "vectors",
     "laws",
@@ -46,6 +47,11 @@ class Trial:
     def seeded(self, steps: int, batch: tuple[int, ...], rng: np.random.Generator | None = None) -> Seeded:
         return Seeded(rng or self.rng(), steps, batch, self.subject.not_offered, exact=self.dtype == "float64")
 
+    def every(self, body: Callable, shapes: tuple = SHAPES[-1:]) -> None:
+        """body(source) for every set of options at some shapes, with seeded numbers."""
+        rng, exact = self.rng(), self.dtype == "float64"
+        every_option(lambda fixed: Chosen(rng, fixed, self.subject.not_offered, exact, shapes), body)
+
     def for_all(self, body: Callable, *, share: float = 1.0, every: bool = True) -> None:
         """body(source) for every set of options with seeded numbers, then for sources drawn by Hypothesis.
 
@@ -53,9 +59,8 @@ class Trial:
         """
         failure: Exception | None = None
         if every:
-            rng, exact = self.rng(), self.dtype == "float64"
             try:
-                every_option(lambda fixed: Chosen(rng, fixed, self.subject.not_offered, exact), body)
+                self.every(body, SHAPES)
             except Exception as error:
                 failure = error
         if failure is None or self.shrink:
@@ -127,11 +132,16 @@ class Verdict:
     checks: int = 0
     failures: list[str] = field(default_factory=list)
     settled: bool = False  # failed on a shrunk or seeded input, not only on a golden case
+    needs: tuple[str, ...] = ()  # dtypes that are not judged here, of which a check needs one
 
     def not_offered(self) -> None:
         """A check could not be tried; the requirement may still have others."""
         if self.status == "not tried":
             self.status = "not offered"
+
+    def lacks(self, dtypes: Iterable[str]) -> None:
+        """A check could not be tried, for it needs one of these dtypes."""
+        self.needs = tuple(dtype for dtype in ALL_DTYPES if dtype in (*self.needs, *dtypes))
 
     def passed(self) -> None:
         self.checks += 1

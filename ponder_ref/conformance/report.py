@@ -1,12 +1,12 @@
 """The verdicts as a table for people and as JSON for programs."""
 
 import json
-import os
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from ponder_ref.conformance.registry import Verdict
+from ponder_ref.conformance.endings import write_whole
+from ponder_ref.conformance.registry import ALL_DTYPES, Verdict
 from ponder_ref.interface import SPEC_VERSION
 from ponder_ref.spec_data import requirements
 
@@ -21,7 +21,25 @@ def merge(one: dict[str, Verdict], other: dict[str, Verdict]) -> dict[str, Verdi
         status = max(verdict.status, second.status, key=ORDER.__getitem__)
         checks, failures = verdict.checks + second.checks, verdict.failures + second.failures
         merged[requirement] = Verdict(requirement, status, checks, failures)
+        merged[requirement].lacks((*verdict.needs, *second.needs))
     return merged
+
+
+def untried(verdicts: dict[str, Verdict]) -> dict[str, tuple[str, ...]]:
+    """Requirements of the level that no check could be tried for, and the dtypes of which they need one."""
+    return {name: v.needs for name, v in verdicts.items() if v.status == "not tried" and v.needs}
+
+
+def conclusion(verdicts: dict[str, Verdict]) -> str:
+    """Whether the backend conforms, and what that does not speak of."""
+    total, left = counts(verdicts), untried(verdicts)
+    said = "conforms" if total["failed"] == 0 else "does not conform"
+    if left:
+        needed = [dtype for dtype in ALL_DTYPES if any(dtype in needs for needs in left.values())]
+        count = f"{len(left)} requirement{'s' * (len(left) > 1)} not tried"
+        which = "they need" if len(left) > 1 else "it needs"
+        said += f", {count}: {', '.join(left)} ({which} {' or '.join(needed)})"
+    return said
 
 
 def counts(verdicts: dict[str, Verdict]) -> dict[str, int]:
@@ -33,21 +51,22 @@ def counts(verdicts: dict[str, Verdict]) -> dict[str, int]:
 
 def table(verdicts: dict[str, Verdict], label: str, *, only: list[str] | None = None, width: int = 118) -> str:
     """One row a requirement, and under a failed one its shortest failing input."""
-    texts = requirements()
+    texts, left = requirements(), untried(verdicts)
     lines = [f"{label} against the PonderNet standard {SPEC_VERSION}", ""]
     for requirement, verdict in verdicts.items():
         if only and requirement not in only and not verdict.failures:
             continue
-        lines.append(f"  {requirement:<4} {verdict.status:<12} {verdict.checks:>4} checks   {texts[requirement]}")
+        needs = f" (needs {' or '.join(verdict.needs)})" if requirement in left else ""
+        row = f"  {requirement:<4} {verdict.status:<12} {verdict.checks:>4} checks   {texts[requirement]}{needs}"
+        lines.append(row)
         for sentence in verdict.failures:
             lines += textwrap.wrap(sentence, width, initial_indent="         ", subsequent_indent="         ")
     total = counts(verdicts)
-    verdict_line = "conforms" if total["failed"] == 0 else "does not conform"
     if only:
         passed = sum(verdicts[requirement].status == "passed" for requirement in only)
         lines += ["", f"{label}: {passed} of {', '.join(only)} passed; no other requirement was tried"]
         return "\n".join(lines)
-    lines += ["", f"{label} {verdict_line}: " + ", ".join(f"{n} {status}" for status, n in total.items())]
+    lines += ["", f"{label} {conclusion(verdicts)}: " + ", ".join(f"{n} {status}" for status, n in total.items())]
     return "\n".join(lines)
 
 
@@ -59,26 +78,26 @@ def write_report(path: Path, verdicts: dict[str, Verdict], label: str, options: 
         "options": options,
         "conforms": None if options.get("only") else counts(verdicts)["failed"] == 0,
         "counts": counts(verdicts),
+        "not_tried_for_want_of_dtypes": list(untried(verdicts)),
         "requirements": [
             {
                 "id": requirement,
                 "text": requirements()[requirement],
                 "status": verdict.status,
+                "needs_one_of": list(verdict.needs) if verdict.status == "not tried" else [],
                 "checks": verdict.checks,
                 "failures": verdict.failures,
             }
             for requirement, verdict in verdicts.items()
         ],
     }
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_whole(path, json.dumps(content, indent=1, ensure_ascii=False), "--report")
 
 
 def read_verdicts(path: Path) -> dict[str, Verdict]:
     """The verdicts of a report."""
     rows = json.loads(path.read_text(encoding="utf-8"))["requirements"]
-    return {row["id"]: Verdict(row["id"], row["status"], row["checks"], row["failures"]) for row in rows}
+    return {
+        row["id"]: Verdict(row["id"], row["status"], row["checks"], row["failures"], needs=tuple(row["needs_one_of"]))
+        for row in rows
+    }

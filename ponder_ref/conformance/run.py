@@ -8,6 +8,7 @@ import numpy as np
 
 from ponder_ref import interface
 from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks registers them)
+    check_arrays,
     check_corners,
     check_costs,
     check_empty,
@@ -75,32 +76,41 @@ def judge(
     """Runs every check of the level on a backend, in this process; a requirement that has failed is not tried further.
 
     `only` keeps to the checks of some requirements, `groups` to some groups of checks; without `once`, what says the
-    same in every dtype is left out: another process has it.
+    same in every dtype is left out: another process has it. That arrays come back as they went is always checked first.
     """
+    groups = {"arrays", *groups}
     subject = Subject(backend, label or getattr(backend, "NAME", "backend"))
     dtypes = subject.dtypes if dtypes is None else tuple(d for d in subject.dtypes if d in dtypes)
     verdicts = {requirement: Verdict(requirement) for requirement in requirements()}
     chosen = [
         item
         for item in CHECKS
-        if item.level in LEVELS[level] and (only is None or item.requirement in only)
+        if item.level in LEVELS[level] and (only is None or item.requirement in only or item.group == "arrays")
         if item.group in groups and (once or item.dtypes != ANY_DTYPE)
     ]
     trial_options = {"examples": examples or EXAMPLES[level], "seed": seed, "shrink": shrink}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        subject.unwritten = tuple(n for n in check_interface.unwritten(backend) if n not in subject.not_offered)
+        holes = check_interface.unwritten(backend, LEVELS[level])
+        subject.unwritten = tuple(name for name in holes if name not in subject.not_offered)
         for group in (group for group in GROUPS if group in groups):
             progress(group)
             for item in (item for item in chosen if item.group == group):
                 if _missing(item, subject):
                     verdicts[item.requirement].not_offered()
                     continue
-                for dtype in _dtypes(item, dtypes, subject):
+                tried = _dtypes(item, dtypes, subject)
+                if not tried:
+                    verdicts[item.requirement].lacks(item.dtypes)
+                for dtype in tried:
                     if not verdicts[item.requirement].settled:
                         trial = Trial(subject, dtype, name=item.name, **trial_options)
                         run_check(item, trial, verdicts)
             missing = [name for name in interface.REQUIRED if not hasattr(backend, name)]
             if group == "names" and (missing or set(interface.FUNCTIONS) <= {*subject.unwritten, *subject.not_offered}):
                 return verdicts  # nothing to judge
+            if group == "arrays" and verdicts["B3"].status == "failed":
+                return verdicts  # anything else would be said of other numbers than the backend was given
+            if group == "arrays" and only is not None and "B3" not in only:
+                verdicts["B3"] = Verdict("B3")  # it was not asked for
     return verdicts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import ponder_ref
 from ponder_ref import interface
-from ponder_ref.conformance.loading import CannotRun
+from ponder_ref.conformance.endings import CannotRun, write_whole
 
 HEAD = '''"""A PonderNet backend. Judge it with
 
@@ -46,8 +46,8 @@ def to_numpy(x):
 
 def skeleton(module: str) -> str:
     """The text of a new backend module."""
-    optional = [name for name in interface.FUNCTIONS if name not in interface.REQUIRED]
-    not_offered = "\n".join(f'    "{name}",' for name in (*optional, *interface.TRANSFORMS))
+    optional = [name for name in interface.OPTIONAL if name not in interface.REQUIRED]
+    not_offered = "\n".join(f'    "{name}",' for name in optional)
     text = HEAD.format(module=module, required=", ".join(interface.REQUIRED), not_offered=not_offered)
     for name, ids in interface.FUNCTIONS.items():
         function = getattr(ponder_ref, name)
@@ -64,10 +64,4 @@ def write_skeleton(path: Path) -> None:
     """Writes the skeleton; never over an existing file."""
     if path.suffix != ".py" or not path.stem.isidentifier():
         raise CannotRun(f"--new needs the name of a Python module such as my_backend.py, got {path}")
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(skeleton(path.stem))
-    except FileExistsError:
-        raise CannotRun(f"{path} exists already; choose another name") from None
-    except OSError as error:
-        raise CannotRun(f"{path} cannot be written: {error.strerror}") from None
+    write_whole(path, skeleton(path.stem), "--new", new=True)

@@ -71,14 +71,7 @@ class Subject:
         """Whether a function, an adapter or a requirement is offered."""
         if name in self.not_offered or name in self.unwritten:
             return False
-        if name in (
-            *interface.FUNCTIONS,
-            *interface.MODULE_FUNCTIONS,
-            *interface.INFER_FUNCTIONS,
-            *interface.TRANSFORMS,
-        ):
-            return hasattr(self.backend, name)
-        return True
+        return name not in interface.OPTIONAL or hasattr(self.backend, name)
 
     def takes(self, function: str, arrays: dict, arguments: dict) -> bool:
         """Whether the function and every option of the call are offered."""

@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from ponder_ref.conformance.endings import CannotRun, Parser, one_sentence
 from ponder_ref.conformance.mutants import (
     calls,
     corners,
@@ -13,7 +14,9 @@ from ponder_ref.conformance.mutants import (
     losses,
     modules,
     offsets,
+    options,
     pairs,
+    roundings,
     sampling,
     streams,
     transformers,
@@ -30,6 +33,8 @@ DEFECTS: tuple[Mutant, ...] = (
     *interface.MUTANTS,
     *corners.MUTANTS,
     *offsets.MUTANTS,
+    *options.MUTANTS,
+    *roundings.MUTANTS,
     *modules.MUTANTS,
     *transformers.MUTANTS,
     *pairs.MUTANTS,
@@ -41,38 +46,59 @@ DEFECTS: tuple[Mutant, ...] = (
 EXAMPLES = 25
 
 
+def level_of(mutant: Mutant) -> str:
+    """The lowest level whose functions or transforms the mutant replaces."""
+    if not mutant.replaced.keys().isdisjoint(INFER_FUNCTIONS):
+        return "infer"
+    if mutant.requirement.startswith("M") or not mutant.replaced.keys().isdisjoint(MODULE_FUNCTIONS):
+        return "module"
+    return "full" if "compiled" in mutant.replaced else "core"
+
+
 def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
     """Failed requirements and their first sentence, by the checks of the one that names the defect, or by all."""
-    served = any(name in mutant.replaced for name in INFER_FUNCTIONS)  # long to compute, so nothing is shrunk
-    options = {"only": None if whole else {mutant.requirement}, "shrink": not whole and not served}
-    in_module = mutant.requirement.startswith("M") or any(name in mutant.replaced for name in MODULE_FUNCTIONS)
-    lower = "full" if "compiled" in mutant.replaced else "core"
-    options["level"] = "infer" if served else "module" if in_module else lower
-    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **options)
+    level = level_of(mutant)
+    shrink = not whole and level != "infer"  # serving is long to compute
+    chosen = {"only": None if whole else {mutant.requirement}, "shrink": shrink, "level": level}
+    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **chosen)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
 
 
+def parser() -> argparse.ArgumentParser:
+    p = Parser(prog="python -m ponder_ref.conformance.mutants", description=__doc__)
+    p.add_argument("names", nargs="*", help="mutants to try (default: all)")
+    p.add_argument(
+        "--seeds", type=int, default=1, metavar="N", help="judge each with the seeds 0 to N - 1 (default: 1)"
+    )
+    return p
+
+
+@one_sentence
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m ponder_ref.conformance.mutants", description=__doc__)
-    parser.add_argument("names", nargs="*", help="mutants to try (default: all)")
-    names = parser.parse_args(arguments).names
+    options = parser().parse_args(arguments)
+    names, seeds = options.names, range(options.seeds)
+    if options.seeds < 1:
+        raise CannotRun(f"--seeds must be at least 1, got {options.seeds}")
     unknown = set(names) - {mutant.name for mutant in (*DEFECTS, *EQUIVALENTS)}
     if unknown:
-        print(f"no mutant is called {', '.join(sorted(unknown))}", file=sys.stderr)
-        return 2
+        raise CannotRun(f"no mutant is called {', '.join(sorted(unknown))}")
     wrong = 0
     for mutant in DEFECTS:
         if not names or mutant.name in names:
-            failed = rejected_by(mutant)
-            caught = mutant.requirement in failed
+            found = {seed: rejected_by(mutant, seed=seed) for seed in seeds}
+            missed = [str(seed) for seed, failed in found.items() if mutant.requirement not in failed]
+            failed, caught = found[0], not missed
             wrong += not caught
             verdict = "rejected" if caught else "NOT REJECTED"
-            print(f"{verdict:<13} {mutant.requirement:<4} {mutant.name:<28} {mutant.defect}")
+            where = f" (seeds {', '.join(missed)})" if missed and len(seeds) > 1 else ""
+            print(f"{verdict:<13} {mutant.requirement:<4} {mutant.name:<28} {mutant.defect}{where}")
             if mutant.name in names and caught:
                 print(f"              {failed[mutant.requirement]}")
     for mutant in EQUIVALENTS:
         if not names or mutant.name in names:
-            failed = rejected_by(mutant, whole=True)
+            failed: dict[str, str] = {}
+            for seed in seeds:
+                failed = {**rejected_by(mutant, whole=True, seed=seed), **failed}
             wrong += bool(failed)
             print(f"{'accepted' if not failed else 'REJECTED':<13} {'':<4} {mutant.name:<28} {mutant.defect}")
             for requirement, sentence in failed.items():

@@ -6,7 +6,10 @@ import ponder_ref as R
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.mutants.corners import RIGHT
 from ponder_ref.conformance.mutants.inference import SLOT_MACHINE
+from ponder_ref.conformance.mutants.interface import not_written
+from ponder_ref.conformance.mutants.roundings import EQUIVALENTS as ROUNDED
 from ponder_ref.halting import as_float, log_sigmoid
+from ponder_ref.interface import MODULE_FUNCTIONS
 from ponder_ref.sampling import threefry2x32
 
 
@@ -76,9 +79,28 @@ def kl_by_entropy(log_p, log_prior):
     return np.where(finite.all(axis=0), cross - entropy, np.inf)
 
 
-OWN_GENERATOR = ("compiled", "vmapped", "threefry2x32", "halting_uniforms", "sample_steps", "S4")
+TRANSFORMS = ("compiled", "vmapped")
+OWN_GENERATOR = (*TRANSFORMS, "threefry2x32", "halting_uniforms", "sample_steps", "S4")
 EQUIVALENTS = (
     RIGHT,
+    Mutant(
+        "no-serving",
+        "no function of the level infer, and says so",
+        "",
+        {"predict": None, "stream": None, "NOT_OFFERED": (*TRANSFORMS, "predict", "stream")},
+    ),
+    Mutant(
+        "no-stream",
+        "one function of the level infer has no body, and says so",
+        "",
+        {"stream": not_written, "NOT_OFFERED": (*TRANSFORMS, "stream")},
+    ),
+    Mutant(
+        "no-modules",
+        "no function of the level module, and says so",
+        "",
+        {**dict.fromkeys(MODULE_FUNCTIONS), "NOT_OFFERED": (*TRANSFORMS, *MODULE_FUNCTIONS)},
+    ),
     SLOT_MACHINE,
     Mutant(
         "categorical-draw",
@@ -93,6 +115,7 @@ EQUIVALENTS = (
         {"log_halting": probability_space, "expected_loss": probability_space_loss},
         ("float64", "float32"),
     ),
+    *ROUNDED,
     Mutant("steps-last", "the step axis is the last one inside", "", {"log_halting": steps_last}),
     Mutant("kl-by-entropy", "KL as cross-entropy minus entropy", "", {"kl_divergence": kl_by_entropy}, ("float32",)),
 )
