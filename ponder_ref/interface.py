@@ -175,11 +175,5 @@ INFER_FUNCTIONS: dict[str, tuple[str, ...]] = {
 
 REQUIRED = ("from_numpy", "to_numpy", "log_halting", "expected_loss", "kl_divergence", "weighted_mean", "ponder_loss")
 TRANSFORMS = ("value_and_grad", "compiled", "vmapped")
-OPTIONAL = (
-    *FUNCTIONS,
-    *MODULE_FUNCTIONS,
-    *INFER_FUNCTIONS,
-    *TRANSFORMS,
-    "witness",
-)  # what a backend may lack, REQUIRED apart
+OPTIONAL = (*FUNCTIONS, *MODULE_FUNCTIONS, *INFER_FUNCTIONS, *TRANSFORMS)  # what a backend may lack, REQUIRED apart
 LEVEL_FUNCTIONS = {"core": FUNCTIONS, "module": MODULE_FUNCTIONS, "infer": INFER_FUNCTIONS}  # what each level adds
