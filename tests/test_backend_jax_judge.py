@@ -1,5 +1,8 @@
 """Defects that only a framework can have, tried on the judge: untraceable code, half precision, gradients cut."""
 
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import jax
@@ -45,3 +48,11 @@ def test_a_defect_of_the_framework_is_rejected(requirement, replaced):
     dtypes = ("float32", "bfloat16")  # float64 needs a process of its own
     options = {"level": "full", "examples": 5, "only": {requirement}, "dtypes": dtypes, "shrink": False}
     assert judge(mutant(**replaced), **options)[requirement].status == "failed"
+
+
+def test_this_jax_knows_the_flags_of_quick_compilation():
+    """XLA ends a process that gives it a flag it does not know."""
+    code = "import jax; print(int((jax.numpy.ones(2) + 1).sum()))"
+    environment = {**os.environ, **ponder_jax.QUICK}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
