@@ -5,6 +5,7 @@ import inspect
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -226,7 +227,7 @@ class Spare:
     __rmul__, __radd__, __array_ufunc__ = __mul__, __add__, None
 
 
-def bare(value):
+def bare(value: Any) -> Any:
     """The same with NumPy arrays in the place of spare ones."""
     if isinstance(value, dict):
         return {name: bare(part) for name, part in value.items()}
@@ -235,7 +236,7 @@ def bare(value):
     return value.held if isinstance(value, Spare) else value
 
 
-def spare(value):
+def spare(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(spare(part) for part in value))
     if isinstance(value, dict):
@@ -261,7 +262,7 @@ def spare_backend() -> SimpleNamespace:
 
         return spare(ponder_ref.value_and_grad(plain, *bare(arrays), constants=bare(constants)))
 
-    members = {name: wrapped(getattr(right, name)) for name in FUNCTIONS}
+    members: dict[str, Any] = {name: wrapped(getattr(right, name)) for name in FUNCTIONS}
     members["schedule"] = ponder_ref.schedule
     members |= {"value_and_grad": value_and_grad, "to_numpy": lambda x: ponder_ref.to_numpy(bare(x))}
     members["from_numpy"] = lambda array, dtype: Spare(ponder_ref.from_numpy(array, dtype))

@@ -47,6 +47,7 @@ def ponder_arguments(source, *, weights: bool = True, always: bool = False) -> t
     z, losses, prior = source.logits((steps, *batch)), source.values((steps, *batch)), log_prior(source, steps, batch)
     # The gradient is undefined where the KL is infinite; what float16 cannot hold would make it so.
     prior = np.where(prior > -6e4, prior, -np.log(steps))
+    prior = prior - np.log(np.exp(prior).sum(axis=0))  # a distribution again, whose KL is not negative
     arrays = {"halt_logits": z, "step_losses": losses, "log_prior": prior}
     arguments = {"beta": 0.3 if always else source.choose(0.01, 1.0), "remainder": some_remainder(source)}
     if "H4" not in source.without and (always or source.option("H4", True, False)):
