@@ -7,7 +7,7 @@ import numpy as np
 from ponder_ref.conformance.compare import Violation
 from ponder_ref.conformance.registry import Trial, check
 
-# A matrix of LONG² numbers does not fit into the address space of any process: who needs one fails at once.
+# A matrix of LONG² numbers does not fit into the address space of any process: code that makes one fails at once.
 LONG = 2**23
 
 ONE_STEP = (3.4445 - 4.7750 + 2.0315) / LONG**0.5  # an entry of a row of ones after one step
