@@ -32,7 +32,7 @@ FULL_PRECISION = ("adam_update", "muon_update", "orthogonalize", "clip_by_global
 def every_name_is_there(trial: Trial) -> None:
     """Each function exists or is declared as not offered; what must be offered is; declarations name real things."""
     backend, declared = trial.subject.backend, trial.subject.not_offered
-    known = {*interface.FUNCTIONS, *interface.MODULE_FUNCTIONS, *interface.TRANSFORMS, *requirements(), "witness"}
+    known = {*interface.OPTIONAL, *requirements(), "witness"}
     for name in declared:
         if name in interface.REQUIRED or name in ALWAYS:
             raise Violation("B1", f"{name} must be offered, but NOT_OFFERED lists it")

@@ -41,14 +41,21 @@ DEFECTS: tuple[Mutant, ...] = (
 EXAMPLES = 25
 
 
+def level_of(mutant: Mutant) -> str:
+    """The lowest level whose functions or transforms the mutant replaces."""
+    if not mutant.replaced.keys().isdisjoint(INFER_FUNCTIONS):
+        return "infer"
+    if mutant.requirement.startswith("M") or not mutant.replaced.keys().isdisjoint(MODULE_FUNCTIONS):
+        return "module"
+    return "full" if "compiled" in mutant.replaced else "core"
+
+
 def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[str, str]:
     """Failed requirements and their first sentence, by the checks of the one that names the defect, or by all."""
-    served = any(name in mutant.replaced for name in INFER_FUNCTIONS)  # long to compute, so nothing is shrunk
-    options = {"only": None if whole else {mutant.requirement}, "shrink": not whole and not served}
-    in_module = mutant.requirement.startswith("M") or any(name in mutant.replaced for name in MODULE_FUNCTIONS)
-    lower = "full" if "compiled" in mutant.replaced else "core"
-    options["level"] = "infer" if served else "module" if in_module else lower
-    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **options)
+    level = level_of(mutant)
+    shrink = not whole and level != "infer"  # serving is long to compute
+    chosen = {"only": None if whole else {mutant.requirement}, "shrink": shrink, "level": level}
+    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **chosen)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
 
 
