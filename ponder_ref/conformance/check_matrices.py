@@ -22,8 +22,8 @@ def _compare(trial: Trial, requirement: str, what: str, got: Any, want: float) -
 
 
 def _shapes(trial: Trial, requirement: str, function: str, shapes: tuple, call: Any) -> None:
-    if trial.dtype != trial.subject.most_exact():
-        return  # the side is the same in every dtype
+    if trial.dtype == "float64" and "float32" in trial.subject.dtypes:
+        return  # the side is the same in every dtype, and float32 needs half the memory
     for shape in shapes:
         what = f"{function}[{trial.dtype}] of a matrix of ones of shape {shape}"
         try:
