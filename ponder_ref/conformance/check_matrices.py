@@ -7,7 +7,7 @@ import numpy as np
 from ponder_ref.conformance.compare import Violation
 from ponder_ref.conformance.registry import Trial, check
 
-# A matrix of LONG² numbers does not fit into the address space of any process: who needs one fails at once.
+# A matrix of LONG² numbers does not fit into the address space of any process: code that makes one fails at once.
 LONG = 2**23
 
 ONE_STEP = (3.4445 - 4.7750 + 2.0315) / LONG**0.5  # an entry of a row of ones after one step
@@ -22,8 +22,8 @@ def _compare(trial: Trial, requirement: str, what: str, got: Any, want: float) -
 
 
 def _shapes(trial: Trial, requirement: str, function: str, shapes: tuple, call: Any) -> None:
-    if trial.dtype != trial.subject.most_exact():
-        return  # the side is the same in every dtype
+    if trial.dtype == "float64" and "float32" in trial.subject.dtypes:
+        return  # the side is the same in every dtype, and float32 needs half the memory
     for shape in shapes:
         what = f"{function}[{trial.dtype}] of a matrix of ones of shape {shape}"
         try:
