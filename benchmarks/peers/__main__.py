@@ -112,8 +112,7 @@ def main(arguments: list[str] | None = None) -> int:
         peers = adapters()
     except ModuleNotFoundError as error:
         print(
-            f"the trial of the peers needs {error.name!r}, which is not installed: "
-            f"pip install -e '.[torch,judge]' && {INSTALL}, in a clone",
+            f"the trial of the peers needs {error.name!r}, which is not installed: {INSTALL}, beside .[torch,test]",
             file=sys.stderr,
         )
         return 2
