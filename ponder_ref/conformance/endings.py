@@ -36,10 +36,9 @@ class Parser(argparse.ArgumentParser):
 
 def _silence() -> None:
     """Turns away the streams that cannot be written to: what is still buffered must not be tried again at exit."""
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (stream for stream in (sys.stdout, sys.stderr) if stream is not None):
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except OSError:
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())

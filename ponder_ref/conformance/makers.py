@@ -200,7 +200,7 @@ def adam_update(source) -> Made:
 
 
 def _matrix(source) -> tuple[int, int]:
-    return source.option("matrix", (1, 1), (2, 3), (3, 2), (3, 3), (4, 8), (8, 2))
+    return source.choose((1, 1), (2, 3), (3, 2), (3, 3), (4, 8), (8, 2))
 
 
 def orthogonalize(source) -> Made:

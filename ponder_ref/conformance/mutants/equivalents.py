@@ -1,5 +1,8 @@
 """Backends that are right but different: the judge must not reject them."""
 
+from dataclasses import replace
+from functools import wraps
+
 import numpy as np
 
 import ponder_ref as R
@@ -79,6 +82,12 @@ def kl_by_entropy(log_p, log_prior):
     return np.where(finite.all(axis=0), cross - entropy, np.inf)
 
 
+def signed(mutant: Mutant, function: str) -> Mutant:
+    """The mutant whose function also has the reference's signature (B2)."""
+    right, given = getattr(R, function), mutant.replaced[function]
+    return replace(mutant, replaced={**mutant.replaced, function: wraps(right)(lambda *a, **k: given(*a, **k))})
+
+
 TRANSFORMS = ("compiled", "vmapped")
 OWN_GENERATOR = (*TRANSFORMS, "threefry2x32", "halting_uniforms", "sample_steps", "S4")
 EQUIVALENTS = (
@@ -101,7 +110,7 @@ EQUIVALENTS = (
         "",
         {**dict.fromkeys(MODULE_FUNCTIONS), "NOT_OFFERED": (*TRANSFORMS, *MODULE_FUNCTIONS)},
     ),
-    SLOT_MACHINE,
+    signed(SLOT_MACHINE, "predict"),
     Mutant(
         "categorical-draw",
         "draws from p by another generator with the same law, and says so",
