@@ -161,7 +161,7 @@ def bench(session: nox.Session) -> None:
 @nox.session(default=False)
 def judge_peers(session: nox.Session) -> None:
     """Judge other public implementations and write the result to docs/peers.md."""
-    install(session, "torch", "test")
+    install(session, "torch", "tasks", "judge")
     session.install("einops")
     # Without dependencies: what is imported of them needs torch and einops alone.
     session.install("--no-deps", "labml-nn==0.5.1", "ponder-transformer==0.0.8")

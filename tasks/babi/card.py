@@ -88,12 +88,13 @@ def phase_rows(phase: dict[str, Any]) -> dict[str, str]:
     hours = f"{spent} in {phase['sessions']} session(s)"
     if phase["updates_not_noted"]:
         hours += f"; {phase['updates_not_noted']} of the updates were made in sessions whose time was not noted"
+    stop = "" if phase["update"] == phase["updates_planned"] else f" --stop-at {phase['update']}"
     return {
         "trained on": phase["data"],
         "updates": f"{phase['update']} of {phase['updates_planned']}, batches of {phase['batch_size']}: "
         f"{phase['examples_seen']} examples",
         "time": f"{hours}; {', '.join(phase['backends'])}",
-        "command": f"`{phase['command']}`",
+        "command": f"`{phase['command']}{stop}`",
     }
 
 
