@@ -92,8 +92,14 @@ def expected_steps(log_p):
 
 def test_an_interrupt_ends_the_judge_and_its_processes_without_a_traceback(tmp_path):
     (tmp_path / "waiting.py").write_text(WAITING)
-    command = [sys.executable, "-m", JUDGE, "--backend", "waiting.py", "--only", "H7"]
-    judge = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    listening = (  # where the tests run in the background of a shell, SIGINT is ignored and would be here too
+        "import runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "sys.argv = ['judge', '--backend', 'waiting.py', '--only', 'H7'];"
+        f"runpy.run_module({JUDGE!r}, run_name='__main__')"
+    )
+    judge = subprocess.Popen(
+        [sys.executable, "-c", listening], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     while not (tmp_path / "child.pid").exists():
         assert judge.poll() is None
     child = int((tmp_path / "child.pid").read_text())

@@ -35,5 +35,6 @@ def test_a_defect_is_rejected_at_every_seed(mutant):
 
 @pytest.mark.parametrize("mutant", roundings.EQUIVALENTS, ids=lambda mutant: mutant.name)
 def test_a_lawful_rounding_is_accepted_at_every_seed(mutant):
-    for seed in SEEDS[:3] if mutant.name == "plain-sums" else SEEDS:  # a thousand steps take long
+    slow = mutant.name in ("plain-sums", "kl-not-negative")  # a thousand steps, and gradients by complex steps
+    for seed in SEEDS[:3] if slow else SEEDS:
         assert failures(mutant, seed, SPOKEN_FOR[mutant.name]) == {}, seed
