@@ -16,5 +16,6 @@ def test_the_code_of_a_page_runs_in_order(page: str, tmp_path: Path):
 
 def test_the_picture_of_the_servers_says_its_loads(tmp_path: Path):
     printed = run([str(ROOT / "docs" / "serving.py"), "--requests", "128", "--out", "servers.png"], tmp_path)
-    assert (tmp_path / "servers.png").is_file()
+    assert (tmp_path / "servers.png").read_bytes().startswith(b"\x89PNG")
+    assert printed.count("all answered after") == 4
     assert [line.split(",")[0] for line in printed.splitlines()[:-1]] == ["load 0.8"] * 2 + ["load 1.5"] * 2

@@ -112,18 +112,14 @@ def expand_right(x: jax.Array, ndim: int) -> jax.Array:
 def axes_of(x) -> frozenset:
     """The mesh axes over which an array, or what `jax.eval_shape` says of one, differs inside a `shard_map`."""
     kind = x if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x)
-    manual = getattr(kind, "mat", None) or getattr(kind, "manual_axis_type", None)  # before jax 0.10: vma
-    return frozenset((getattr(kind, "vma", None) if manual is None else manual.varying) or ())
+    manual = getattr(kind, "mat", None) or getattr(kind, "manual_axis_type", None)
+    return frozenset() if manual is None else frozenset(manual.varying or ())
 
 
 def _vary(x: jax.Array, axes: frozenset) -> jax.Array:
     """The array as one that differs over these axes, too."""
     missing = tuple(sorted(axes - axes_of(x), key=str))
-    if not missing:
-        return x
-    if hasattr(jax.lax, "pcast"):
-        return jax.lax.pcast(x, missing, to="varying")
-    return jax.lax.pvary(x, missing)  # type: ignore[attr-defined]  # before jax 0.9
+    return jax.lax.pcast(x, missing, to="varying") if missing else x
 
 
 def vary_like(tree, like):
