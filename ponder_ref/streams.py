@@ -105,7 +105,11 @@ def answers_of(source: Source, slots: int, make: Callable[[], Bucket]) -> Iterat
     while True:
         new: dict[str, list[tuple[int, Any]]] = {}
         for index, example in source.take(slots - len(running)):
-            shape = shapes_of(example)
+            try:
+                shape = shapes_of(example)
+            except Exception as error:
+                source.fail(index, error)
+                break
             running[index] = shape, example
             new.setdefault(shape, []).append((index, example))
         for shape in new:

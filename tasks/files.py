@@ -176,12 +176,9 @@ def staged(path: Path, data: bytes) -> Iterator[Path]:
 
     Its name is another one every time: two that write the same file do not write into one another's.
     """
-    temporary = path.with_name(f".pondernet-{secrets.token_hex(8)}.tmp")
+    temporary, file = _own_file(path.parent)
     try:
-        with open(temporary, "xb") as file:
-            if fcntl is not None:
-                with contextlib.suppress(OSError):  # a file system without locks
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -192,6 +189,23 @@ def staged(path: Path, data: bytes) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def _own_file(folder: Path) -> tuple[Path, BinaryIO]:
+    """A new temporary file that is locked, so that nobody takes it for a leftover (`clear_leftovers`)."""
+    while True:
+        temporary = folder / f".pondernet-{secrets.token_hex(8)}.tmp"
+        file = open(temporary, "xb")  # noqa: SIM115 (closed by the caller)
+        try:
+            if fcntl is not None:
+                with contextlib.suppress(OSError):  # a file system without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)
+            if os.name != "posix" or os.fstat(file.fileno()).st_nlink:
+                return temporary, file
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # it was cleared before the lock was there
 
 
 def flush_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ with the same arguments as one that was not.
 import contextlib
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,7 +51,8 @@ class StopSignals:
             signal.signal(number, handler)
 
     def __enter__(self) -> "StopSignals":
-        self._before = {number: signal.signal(number, self._remember) for number in SIGNALS}
+        main = threading.current_thread() is threading.main_thread()  # no other thread can take signals
+        self._before = {number: signal.signal(number, self._remember) for number in SIGNALS if main}
         return self
 
     def __exit__(self, *_: object) -> None:

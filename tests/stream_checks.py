@@ -18,7 +18,10 @@ WRONG: dict[str, Any] = {
     "another structure": {"x": np.ones(WIDTH, np.float32)},
     "an object": object(),
     "a list of lists of unequal lengths": [[1.0], [1.0, 2.0]],
+    "an object with a strange shape": SimpleNamespace(shape=5),
+    "a list that holds itself": [],
 }
+WRONG["a list that holds itself"].append(WRONG["a list that holds itself"])
 
 
 def requests() -> list[np.ndarray]:

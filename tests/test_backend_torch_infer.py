@@ -279,3 +279,14 @@ def test_the_unroll_refuses_a_state_that_loses_rows():
         initial_state=lambda x: {"h": zeros(x), "n": torch.zeros(())},
     )
     assert again(x).state["n"] == 3  # the order of a dict is of no meaning
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 6])
+def test_a_history_that_grows_along_its_first_axis_is_no_loss_of_rows(batch: int):
+    """Also where it has just as many entries as the batch has examples."""
+    net = PonderNet(
+        lambda x, h: (x, torch.cat([h, x[None]]), x[:, 0]),
+        max_steps=6,
+        initial_state=lambda x: x.new_zeros(1, *x.shape),
+    )
+    assert net(torch.ones(batch, 2)).state.shape == (7, batch, 2)

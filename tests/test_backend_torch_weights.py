@@ -106,3 +106,11 @@ def test_a_trainer_does_not_look_at_targets_of_weight_zero():
     from ponder_torch.train import Trainer
 
     check_trainer(Trainer)
+
+
+def test_weights_that_are_no_tensor_are_refused_in_a_sentence():
+    net = PonderNet(lambda x, h: (x, h, x[:, 0]), max_steps=2, initial_state=lambda x: x)
+    with pytest.raises(ValueError, match=r"arrays must be torch tensors, got a ndarray: torch\.as_tensor makes one"):
+        net.loss(
+            net(torch.ones(4, 2)), torch.zeros(4, dtype=torch.int64), cross_entropy, weights=np.ones(4, np.float32)
+        )

@@ -139,6 +139,24 @@ def test_what_a_dead_writer_left_is_cleared_and_what_a_living_one_writes_is_not(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "other"]
 
 
+def test_a_file_that_another_process_clears_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    fcntl = pytest.importorskip("fcntl")
+    cleared = []
+
+    def slow_lock(file, operation: int) -> None:
+        if not cleared:
+            cleared.extend(tmp_path.iterdir())
+            cleared[0].unlink()
+        fcntl_flock(file, operation)
+
+    fcntl_flock = fcntl.flock
+    monkeypatch.setattr(fcntl, "flock", slow_lock)
+    files.write_whole(tmp_path / "file", b"x")
+    assert len(cleared) == 1 and [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 @pytest.mark.parametrize(
     "out",
     [

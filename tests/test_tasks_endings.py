@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from argparse import Namespace
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -272,3 +273,23 @@ def test_the_commands_of_a_process_start_without_signals_taken():
     code = "import signal, tasks; print(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)"
     done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_a_module_of_somebody_else_keeps_its_signals(tmp_path: Path):
+    """`python -m other`, whose package imports `tasks`."""
+    package = tmp_path / "other"
+    package.mkdir()
+    (package / "__init__.py").write_text("import tasks\n", encoding="ascii")
+    (package / "__main__.py").write_text(
+        "import signal\nprint(signal.getsignal(signal.SIGTERM) == signal.SIG_DFL)\n", encoding="ascii"
+    )
+    words = [sys.executable, "-m", "other", "tasks.parity"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_a_command_may_run_in_a_thread(tmp_path: Path):
+    """No other thread than the first can take signals."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(inside, *START, "--updates", "40", "--out", "run", cwd=tmp_path).result()
+    assert done.returncode == 0 and (tmp_path / "run" / "figures").is_dir()

@@ -32,6 +32,7 @@ def from_numpy(array, dtype: str) -> jax.Array:
 def to_numpy(x: jax.Array) -> np.ndarray:
     """A NumPy array with the array's values and dtype; bfloat16, which NumPy lacks, becomes float32."""
     array = np.asarray(x)
+    jax.effects_barrier()  # what was to be told to the host meanwhile (`witness`) has been
     return array.astype(np.float32) if array.dtype == jnp.bfloat16 else array
 
 

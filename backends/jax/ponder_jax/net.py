@@ -17,7 +17,6 @@ from ponder_ref.interface import Pondered, PonderLoss, Predicted
 from ponder_ref.streams import own_exit
 
 _AS_BUILT: Any = object()  # an argument not given: the module's own value
-CALLS = ("jit", "pjit", "checkpoint", "remat", "remat2")  # what `nnx.jit` and `nnx.remat` become in a program
 
 
 class PonderNet(nnx.Module):
@@ -90,7 +89,6 @@ class PonderNet(nnx.Module):
         x, state = self.start(x)
         steps = self.max_steps if max_steps is None else max_steps
         step, changing, put_back = _as_function(self.step)
-        given = (state,) if x is None else (x, state)
         out = ponder(
             step,
             x,
@@ -103,7 +101,7 @@ class PonderNet(nnx.Module):
             act_epsilon=self.act_epsilon,
         )
         state, shared = out.state
-        put_back(shared.tree, *given)
+        put_back(shared.tree)
         return out._replace(state=state)
 
     def start(self, x: Any) -> tuple[Any, Any]:
@@ -193,7 +191,8 @@ def _started(start: Method, x: Any) -> tuple[Any, Any]:
 def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
     """A step as a pure function, what changes in it from call to call (random keys, say), and how to put that back.
 
-    Parameters are closed over; only what changes is carried along the loop. What a step sows is dropped.
+    Parameters are closed over; only what changes is carried along the loop. What a step sows is dropped, and so is what
+    it writes to a parameter (as `nnx.WeightNorm` does, anew in every call): parameters are the optimiser's.
     """
     if not isinstance(step, nnx.Module):
 
@@ -201,58 +200,28 @@ def _as_function(step: Callable) -> tuple[Callable, Any, Callable]:
             y_hat, h, z = checks.step_result(step(*args[:-1], args[-1][0]))
             return y_hat, (h, args[-1][1]), z
 
-        return plain, None, lambda changing, *args: None
+        return plain, None, lambda changed: None
     kinds = nnx.Param, nnx.Intermediate, ...  # what a step sows has no place in a loop
     graph, params, sown, changing = nnx.split(step, *kinds)
     replaced: set[tuple] = set()
 
-    def call(params: Any, changing: Any, *args: Any) -> tuple[Any, tuple[Any, Any]]:
-        # A copy, so that its variables belong to this trace: transforms of Flax inside the step write to all of them.
-        module = nnx.merge(graph, params, sown, changing, copy=True)
-        result = checks.step_result(module(*args))
-        _, params, _, changing = nnx.split(module, *kinds)
-        return result, (params, changing)
-
     def pure(*args):
         h, shared = args[-1]
-        (y_hat, h, z), (params_after, changed) = call(params, shared.tree, *args[:-1], h)
-        replaced.update(_replaced(params, params_after), _replaced(shared.tree, changed))
+        # A copy, so that its variables belong to this trace: transforms of Flax inside the step write to all of them.
+        module = nnx.merge(graph, params, sown, shared.tree, copy=True)
+        y_hat, h, z = checks.step_result(module(*args[:-1], h))
+        changed = nnx.split(module, *kinds)[3]
+        replaced.update(_replaced(shared.tree, changed))
         return y_hat, (h, Shared(changed)), z
 
-    def put_back(changed: Any, *args: Any) -> None:
-        """Writes what the step has changed to its variables, and nothing else: they may belong to another trace."""
-        written = replaced
-        if written & _paths(params):  # by the step or, unchanged, by a transform: only the program tells
-            kept = _forwarded(jax.make_jaxpr(lambda *given: call(*given)[1])(params, changing, *args).jaxpr)
-            marks = jax.tree.unflatten(jax.tree.structure((params, changing)), [k != at for k, at in enumerate(kept)])
-            written = {path for part in marks for path, mark in nnx.to_flat_state(part) if any(jax.tree.leaves(mark))}
-        lost = sorted(".".join(map(str, path)) for path in written & _paths(params))
-        if lost:
-            raise ValueError(
-                f"step must not change its parameters, but {', '.join(lost)} is changed: make it another nnx.Variable"
-            )
-        nnx.update(step, nnx.from_flat_state([pair for pair in nnx.to_flat_state(changed) if pair[0] in written]))
+    def put_back(changed: Any) -> None:
+        """Writes to the step's variables what it has replaced, and nothing else: they may belong to another trace."""
+        nnx.update(step, nnx.from_flat_state([pair for pair in nnx.to_flat_state(changed) if pair[0] in replaced]))
 
     return pure, changing, put_back
-
-
-def _paths(state: Any) -> set[tuple]:
-    return {path for path, _ in nnx.to_flat_state(state)}
 
 
 def _replaced(old: Any, new: Any) -> set[tuple]:
     """The paths of variables that have another array than before, be it an equal one."""
     before, after = ({path: jax.tree.leaves(part) for path, part in nnx.to_flat_state(state)} for state in (old, new))
     return {path for path, arrays in after.items() if [*map(id, arrays)] != [*map(id, before.get(path, ()))]}
-
-
-def _forwarded(program: Any) -> list[int | None]:
-    """For each result of a program (a jaxpr) the number of the argument that it is, or None if it is computed."""
-    number: dict[Any, int | None] = {variable: k for k, variable in enumerate(program.invars)}
-    for part in program.eqns:
-        inner = part.params.get("jaxpr") if part.primitive.name in CALLS else None
-        if inner is not None:
-            inside = _forwarded(getattr(inner, "jaxpr", inner))
-            given = [None if hasattr(x, "val") else number.get(x) for x in part.invars]
-            number.update({x: None if k is None else given[k] for x, k in zip(part.outvars, inside, strict=True)})
-    return [None if hasattr(x, "val") else number.get(x) for x in program.outvars]  # a literal has no name

@@ -52,7 +52,8 @@ def stream(
       ordered: whether to answer in the order of the stream, and not as examples leave; then no more than 16 · slots
         examples are taken from the oldest unanswered one on.
 
-    An example that fails ends the stream: those before it are answered, then its exception is raised.
+    An example that fails ends the stream: those before it are answered, then its exception is raised. To find it, the
+    examples that were computed together with it are computed again from their beginning, one by one.
 
     Answers are NumPy arrays.
     """

@@ -54,14 +54,16 @@ def freeze(halted: torch.Tensor, old: Any, new: Any) -> Any:
 
 
 def _check_rows(old: Any, new: Any, batch: tuple[int, ...]) -> None:
-    """Refuses a state that has lost rows of the batch: it would be stretched over the others."""
+    """Refuses a state in which one row has taken the place of the batch's: it would be stretched over all examples."""
+    lost: list[str] = []
 
     def leaf(a: Any, b: Any) -> None:
-        own = isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape[: len(batch)] == batch
-        if own and b.shape[: len(batch)] != batch:
-            lost.append(f"shape {tuple(a.shape)} became {tuple(b.shape)}")
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape[: len(batch)] == batch:
+            rows = tuple(b.shape[: len(batch)])
+            # Other sizes are not stretched: of a history that grows along its first axis, say.
+            if rows != batch and all(size in (1, own) for size, own in zip(rows, batch, strict=False)):
+                lost.append(f"shape {tuple(a.shape)} became {tuple(b.shape)}")
 
-    lost: list[str] = []
     try:
         map_tree(leaf, old, new)
     except ValueError:
@@ -120,7 +122,8 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
         if readout is None:
             given, (y_hat, state, z) = state, advance(state)
             checks.check_step_result(y_hat, z)
-            _check_rows(given, state, z.shape)
+            if not predictions:  # what the first step does to shapes the others do, too
+                _check_rows(given, state, z.shape)
             predictions.append(y_hat)
             logits.append(z)
         else:
@@ -145,7 +148,8 @@ def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps
         else:
             state, (y_hat, z) = result, readout(result)
         checks.check_step_result(y_hat, z)
-        _check_rows(given, state, z.shape)
+        if n == 1:  # what the first step does to shapes the others do, too
+            _check_rows(given, state, z.shape)
         predictions.append(y_hat)
         logits.append(z)
         (counted,) = as_float(z.detach())
@@ -181,6 +185,7 @@ def harmless(tree: Any, weights: torch.Tensor | None, lead: int = 0) -> Any:
     """
     if weights is None:
         return tree
+    as_float(weights)  # which refuses what is no tensor
     live = weights.bool()
     at, ones = live.flatten().long().argmax().reshape(1), [1] * live.ndim
 

@@ -42,7 +42,8 @@ def stream(
       ordered: whether to answer in the order of the stream, and not as examples leave; then no more than 16 · slots
         examples are taken from the oldest unanswered one on.
 
-    An example that fails ends the stream: those before it are answered, then its exception is raised.
+    An example that fails ends the stream: those before it are answered, then its exception is raised. To find it, the
+    examples that were computed together with it are computed again from their beginning, one by one.
     """
     given = {"seed": seed, "draw": draw, "q": q, "epsilon": epsilon, "min_steps": min_steps, "remainder": remainder}
     rule, first_id = stream_rule(model, max_steps, policy, slots, first_id, **given)
