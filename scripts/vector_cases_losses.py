@@ -6,7 +6,7 @@ from math import inf, nan
 
 from mpmath import mp
 from vector_cases_priors import F1_LAST, HALF_LOGS, prior
-from vector_format import Book, f32, floats, log, to_float
+from vector_format import Book, f32, floats, ints, log, to_float
 
 
 def _expected_loss() -> Book:
@@ -246,6 +246,54 @@ def _ponder() -> Book:
     return book
 
 
+def _pondering() -> Book:
+    """Rows of weight 0 beside the same rows without them: targets and predictions of weight 0 have no influence."""
+    book = Book("pondering_loss", ["M6", "L3"], "§2.4, eq. 3")
+    log_p = [[log("1/2"), log("1/4")], [log("1/2"), log("3/4")]]
+    alone = {
+        "y_hat": floats([[[0.0, 0.0], [0.0, 2.0]], [[4.0, 0.0], [1.0, 1.0]]]),
+        "log_p": floats(log_p),
+        "log_prior": floats([log("1/2"), log("1/2")]),
+        "targets": ints([0, 1]),
+        "weights": floats([1.0, 3.0]),
+    }
+    classes = {"criterion": "cross_entropy", "beta": 0.5}
+    # Row 1: (log 2 + log(1 + e^-4)) / 2; row 2: log(1 + e^-2) / 4 + 3 log 2 / 4.
+    stated = {"loss_rec": [0.5026064], "example_rec": [0.3556486, 0.5515924]}
+    add = book.add
+    add("classes", "Two examples with weights 1 and 3.", alone, classes, spec=["M6"], loss_rec=stated["loss_rec"])
+    for name, comment, y_hat, target in (
+        ("target-100", "An example of weight 0 whose target is no class: the loss is that without it.", 3.0, -100),
+        ("prediction-nan", "An example of weight 0 whose prediction is NaN.", nan, 1),
+        ("prediction-inf", "An example of weight 0 with infinite predictions and a target beyond the classes.", inf, 2),
+    ):
+        padded = {
+            "y_hat": floats([[[0.0, 0.0], [y_hat, y_hat], [0.0, 2.0]], [[4.0, 0.0], [y_hat, -y_hat], [1.0, 1.0]]]),
+            "log_p": floats([[a, log("1/2"), b] for a, b in log_p]),
+            "log_prior": alone["log_prior"],
+            "targets": ints([0, target, 1]),
+            "weights": floats([1.0, 0.0, 3.0]),
+        }
+        first, second = stated["example_rec"]
+        add(name, comment, padded, classes, loss_rec=stated["loss_rec"], example_rec=[first, 0, second])
+    numbers = {
+        "y_hat": floats([[1.0, nan, 2.0], [3.0, inf, 2.0]]),
+        "log_p": floats([[log("1/2")] * 3] * 2),
+        "log_prior": floats([log("1/2"), log("1/2")]),
+        "targets": floats([0.0, nan, 4.0]),
+        "weights": floats([2.0, 0.0, 1.0]),
+    }
+    add(
+        "number-nan",
+        "Squared errors; the example of weight 0 has NaN as target.",
+        numbers,
+        {"criterion": "squared_error", "beta": 0.0},
+        loss=[14 / 3],
+        example_rec=[5, 0, 4],
+    )
+    return book
+
+
 def books() -> list[Book]:
     """The cases of the losses."""
-    return [_expected_loss(), _mean(), _ponder()]
+    return [_expected_loss(), _mean(), _ponder(), _pondering()]

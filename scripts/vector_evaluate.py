@@ -147,6 +147,24 @@ def ponder_loss(arrays: Arrays, arguments: dict[str, Any]) -> Results:
     return {k: Array("float64", batch, tuple(x)) if isinstance(x, list) else _scalar(x) for k, x in made.items()}
 
 
+def pondering_loss(arrays: Arrays, arguments: dict[str, Any]) -> Results:
+    """M6, of a batch with one axis. What has weight 0 never enters: its losses are 0 here, as L4 would have them."""
+    y_hat, targets, (steps, size) = arrays["y_hat"], arrays["targets"], arrays["log_p"].shape
+    weights, width = _weights(arrays, size), len(y_hat.data) // (steps * size)
+    losses = []
+    for place in range(steps * size):
+        example = place % size
+        row = [number(y_hat, place * width + k) for k in range(width)]
+        if weights[example] == 0:
+            losses.append(mp.mpf(0))
+        elif arguments["criterion"] == "cross_entropy":
+            losses.append(mp.log(mp.fsum(map(mp.exp, row))) - row[number(targets, example)])
+        else:
+            (squared,) = [(x - number(targets, example)) ** 2 for x in row]
+            losses.append(squared)
+    return ponder_loss({**arrays, "step_losses": Array("float64", (steps, size), tuple(losses))}, arguments)
+
+
 def threefry2x32(arrays: Arrays, arguments: dict[str, Any]) -> Results:
     """S1, over a batch."""
     key, counter = columns(arrays["key"]), columns(arrays["counter"])
@@ -366,6 +384,7 @@ EVALUATE: dict[str, Callable[[Arrays, dict[str, Any]], Results]] = {
         kl_divergence,
         weighted_mean,
         ponder_loss,
+        pondering_loss,
         threefry2x32,
         halting_uniforms,
         sample_steps,
