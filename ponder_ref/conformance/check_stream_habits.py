@@ -1,6 +1,7 @@
 """What answers alone do not show of a stream (spec I8): their form, that it goes on, and that it forgets."""
 
 import gc
+import itertools
 import types
 import weakref
 from collections.abc import Iterator
@@ -84,6 +85,27 @@ def nothing_waits(trial: Trial) -> None:
             ) from None
         if sorted(answered) != list(range(EXAMPLES)):
             raise Violation("I8", f"stream with pauses: answers to {sorted(answered)}, should be 0 to {EXAMPLES - 1}")
+
+
+@check("I8", "inference", "stream", level="infer", dtypes=ANY_DTYPE)
+def a_bad_request_loses_no_other(trial: Trial) -> None:
+    """The examples before one that the model cannot take are answered, each once; then its exception is raised."""
+    examples = examples_of(trial, summed_table(trial.seeded(STEPS, (EXAMPLES,))))
+    for bad, wrong, ordered in itertools.product((3, 6), ("not an example", {"another": "structure"}), (False, True)):
+        requests, answered = [*examples[:bad], wrong, *examples[bad:]], []
+        try:
+            for answer in trial.subject.backend.stream(model_on(trial), requests, slots=4, ordered=ordered):
+                answered.append(int(answer.index))
+        except Exception:
+            lost = set(range(bad)) - set(answered)
+        else:
+            raise Violation("I8", f"stream: the request {wrong!r} was taken for an example, should be an exception")
+        if lost or len(set(answered)) < len(answered):
+            raise Violation(
+                "I8",
+                f"stream with 4 slots, ordered={ordered}: request {bad} is {wrong!r}, and before its exception came"
+                f" answers to {answered}; each of 0 to {bad - 1} should be answered once",
+            )
 
 
 def held_by(root: Any, *others: Any) -> tuple[int, int]:

@@ -42,6 +42,27 @@ def _waits_for_all(model, iterable, **options) -> Iterator[Answer]:
         raise failure
 
 
+def _fails_together(model, iterable, **options) -> Iterator[Answer]:
+    """What is computed side by side is answered together, or, if one example fails, not at all."""
+    slots, first = options.get("slots", 64), options.pop("first_id", 0)
+    ponder_ref.stream(model, [], first_id=first, **options)  # for its complaints
+    examples, begun, failure, going_on = iter(iterable), 0, None, True
+    while going_on:
+        some: list[Any] = []
+        try:
+            while len(some) < slots and (example := next(examples)) is not None:
+                some.append(example)
+        except StopIteration:
+            going_on = False
+        except LookupError as error:
+            going_on, failure = False, error
+        for answer in list(ponder_ref.stream(model, some, first_id=first + begun, **options)):
+            yield answer._replace(index=begun + answer.index)
+        begun += len(some)
+    if failure is not None:
+        raise failure
+
+
 def _keeps(kept_of: Callable[[Any, Answer], Any]) -> Callable:
     """`stream` that keeps something of every example and answer."""
 
@@ -79,6 +100,7 @@ MUTANTS = tuple(
             _changed(lambda answer: answer._replace(y_hat=answer.y_hat.astype(np.float32))),
         ),
         ("blocks-on-none", "None is asked past until the slots are full", _waits_for_all),
+        ("fails-together", "one bad request loses those that are computed beside it", _fails_together),
         ("keeps-its-examples", "every example is kept", _keeps(lambda example, answer: example)),
         ("keeps-its-answers", "every answer is kept", _keeps(lambda example, answer: answer)),
         (
