@@ -22,7 +22,7 @@ def backend_of_file(backend: str, file: object) -> str:
     if backend not in FRAMEWORKS:
         raise Refused(
             f"{file} names the backend {backend!r}, which is not one of {', '.join(FRAMEWORKS)}: "
-            "a module of your own is imported only if --backend names it here"
+            "a module of your own is imported only if --backend names it on the command line"
         )
     return backend
 

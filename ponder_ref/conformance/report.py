@@ -50,7 +50,7 @@ def counts(verdicts: dict[str, Verdict]) -> dict[str, int]:
 
 
 def table(verdicts: dict[str, Verdict], label: str, *, only: list[str] | None = None, width: int = 118) -> str:
-    """One row a requirement, and under a failed one its shortest failing input."""
+    """One row per requirement, and under a failed one its shortest failing input."""
     texts, left = requirements(), untried(verdicts)
     lines = [f"{label} against the PonderNet standard {SPEC_VERSION}", ""]
     for requirement, verdict in verdicts.items():
@@ -61,11 +61,12 @@ def table(verdicts: dict[str, Verdict], label: str, *, only: list[str] | None = 
         lines.append(row)
         for sentence in verdict.failures:
             lines += textwrap.wrap(sentence, width, initial_indent="         ", subsequent_indent="         ")
-    total = counts(verdicts)
     if only:
         passed = sum(verdicts[requirement].status == "passed" for requirement in only)
         lines += ["", f"{label}: {passed} of {', '.join(only)} passed; no other requirement was tried"]
         return "\n".join(lines)
+    total = counts(verdicts)
+    total["of other levels"] = total.pop("not tried") - len(left)  # the rest is named before
     lines += ["", f"{label} {conclusion(verdicts)}: " + ", ".join(f"{n} {status}" for status, n in total.items())]
     return "\n".join(lines)
 
