@@ -151,17 +151,13 @@ def pondering_loss(arrays: Arrays, arguments: dict[str, Any]) -> Results:
     """M6, of a batch with one axis. What has weight 0 never enters: its losses are 0 here, as L4 would have them."""
     y_hat, targets, (steps, size) = arrays["y_hat"], arrays["targets"], arrays["log_p"].shape
     weights, width = _weights(arrays, size), len(y_hat.data) // (steps * size)
-    losses = []
-    for place in range(steps * size):
-        example = place % size
-        row = [number(y_hat, place * width + k) for k in range(width)]
-        if weights[example] == 0:
-            losses.append(mp.mpf(0))
-        elif arguments["criterion"] == "cross_entropy":
-            losses.append(mp.log(mp.fsum(map(mp.exp, row))) - row[number(targets, example)])
+    losses = [mp.mpf(0)] * (steps * size)
+    for place in (place for place in range(steps * size) if weights[place % size] != 0):
+        row, target = [number(y_hat, place * width + k) for k in range(width)], number(targets, place % size)
+        if arguments["criterion"] == "cross_entropy":
+            losses[place] = mp.log(mp.fsum(map(mp.exp, row))) - row[target]
         else:
-            (squared,) = [(x - number(targets, example)) ** 2 for x in row]
-            losses.append(squared)
+            losses[place] = (row[0] - target) ** 2
     return ponder_loss({**arrays, "step_losses": Array("float64", (steps, size), tuple(losses))}, arguments)
 
 
