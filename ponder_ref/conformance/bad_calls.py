@@ -1,10 +1,25 @@
 """Calls that must be refused, and calls that must not be (spec B4)."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from ponder_ref.conformance.compare import Violation
+
 Call = tuple[str, str, dict[str, Any], dict[str, Any]]
+
+
+def refusal(what: str, named: str, call: Callable[[], Any]) -> str:
+    """The sentence of the ValueError with which a call is refused; `named` is what it should name."""
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    except Exception as error:
+        raise Violation("B4", f"{what} raised {type(error).__name__}, should be a ValueError") from None
+    raise Violation("B4", f"{what} raised nothing, should be a ValueError that names {named}")
+
 
 COUNTS = ("step", "max_steps", "update", "total")  # whole numbers in any case
 # Whole numbers in the place of floats: (function, arrays, arguments).

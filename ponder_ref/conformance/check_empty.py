@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ponder_ref.conformance.axes import AXES, batch_axis
+from ponder_ref.conformance.bad_calls import refusal
 from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import Violation
 from ponder_ref.conformance.exit_networks import STEPS, ids_on, sampled_table, step_on
@@ -20,14 +21,7 @@ from ponder_ref.conformance.step_networks import step_with
 
 def refused(what: str, names: Iterable[str], call: Callable[[], Any]) -> None:
     """A ValueError whose sentence names one of the arguments that are empty, and says that it has 0 of something."""
-    try:
-        call()
-    except ValueError as error:
-        sentence = str(error)
-    except Exception as error:
-        raise Violation("B4", f"{what} raised {type(error).__name__}, should be a ValueError") from None
-    else:
-        raise Violation("B4", f"{what} raised nothing, should be a ValueError that names one of {', '.join(names)}")
+    sentence = refusal(what, f"one of {', '.join(names)}", call)
     if not re.search(rf"\b({'|'.join(names)})\b", sentence):
         raise Violation("B4", f"{what}: the message {sentence!r} does not name one of {', '.join(names)}")
     if "0" not in re.findall(r"\d+", sentence):

@@ -41,11 +41,15 @@ def vmapped(fn: Callable, in_axes: tuple) -> Callable:
     return torch.func.vmap(fn, in_dims=tuple(in_axes))
 
 
-def as_float(*arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """The arrays in the widest of their dtypes, float32 at least: half precision is computed in float32."""
+def check_tensors(*arrays: torch.Tensor) -> None:
     for x in arrays:
         if not isinstance(x, torch.Tensor):
             raise ValueError(f"arrays must be torch tensors, got a {type(x).__name__}: torch.as_tensor makes one of it")
+
+
+def as_float(*arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The arrays in the widest of their dtypes, float32 at least: half precision is computed in float32."""
+    check_tensors(*arrays)
     dtype = reduce(torch.promote_types, (x.dtype for x in arrays), torch.float32)
     return tuple(x.to(dtype) for x in arrays)
 

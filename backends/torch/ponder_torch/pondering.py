@@ -12,7 +12,7 @@ from ponder_ref import checks
 from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
-from ponder_torch.arrays import as_float, expand_right
+from ponder_torch.arrays import as_float, check_tensors, expand_right
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_torch.halting import log_halting
 from ponder_torch.losses import ponder_loss, weighted_mean
@@ -185,7 +185,7 @@ def harmless(tree: Any, weights: torch.Tensor | None, lead: int = 0) -> Any:
     """
     if weights is None:
         return tree
-    as_float(weights)  # which refuses what is no tensor
+    check_tensors(weights)
     live = weights.bool()
     at, ones = live.flatten().long().argmax().reshape(1), [1] * live.ndim
 
