@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, quartiles, ratios
+from ponder_ref.runtime.errors import Refused, one_sentence
 from tasks.command import THREADS
 from tasks.config import Parser
-from tasks.errors import Refused, one_sentence
 
 BETA, LAMBDA_P = 0.01, 0.2
 MOST = 10**6  # of anything that is counted

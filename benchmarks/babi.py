@@ -24,9 +24,9 @@ from benchmarks.products import (
 )
 from benchmarks.report import Report
 from benchmarks.shared import NO_FRAMEWORK, Skipped
-from ponder_ref.buckets import bucket_lengths, with_dropout
-from ponder_ref.interface import Batch
-from ponder_ref.settings import Transformer
+from ponder_ref.base import Batch
+from ponder_ref.models._buckets import bucket_lengths, with_dropout
+from ponder_ref.models.transformer import Transformer
 from tasks.babi.encode import MAX_SENTENCES
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi

@@ -17,8 +17,8 @@ import numpy as np
 
 import ponder_ref
 from benchmarks.shared import Skipped, figure, import_or_skip, shown
-from tasks.checkpoint import write_whole
-from tasks.errors import Refused
+from ponder_ref.runtime.checkpoint import write_whole
+from ponder_ref.runtime.errors import Refused
 from tasks.plots import COLOURS, pyplot, save
 from tasks.runs import make_folder
 

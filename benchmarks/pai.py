@@ -25,8 +25,7 @@ from benchmarks.products import (
 )
 from benchmarks.report import Report
 from benchmarks.shared import NO_FRAMEWORK, Run, Skipped
-from ponder_ref.pairs import TOKENS
-from ponder_ref.settings import PairTransformer
+from ponder_ref.models.pairs import TOKENS, PairTransformer
 from tasks.pai.settings import PaiConfig
 from tasks.pai.task import Pai
 

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.shared import Run, compared, import_or_skip, interleaved, made
-from ponder_ref.interface import Batch
-from ponder_ref.models import matrices, parameter_shapes
-from ponder_ref.settings import AnyModel
+from ponder_ref.base import Batch
+from ponder_ref.models import Model
+from ponder_ref.runtime.errors import Refused
 from tasks.config import make
-from tasks.errors import Refused
 from tasks.trainers import make_trainer
 
 NEWTON_SCHULZ = 5  # iterations of Muon (spec optim.md), of three products each
@@ -53,10 +52,10 @@ def with_gradients(forward: Iterable[Counted]) -> Iterator[Counted]:
         yield from ((count, shape) for shape in ((b, m, k, n), (b, m, n, k), (b, k, m, n)))
 
 
-def muon_products(model: AnyModel) -> Iterator[Counted]:
+def muon_products(model: Model) -> Iterator[Counted]:
     """Those of Newton-Schulz for every matrix that Muon trains."""
-    shapes = parameter_shapes(model)
-    for name in matrices(model):
+    shapes = model.shapes()
+    for name in model.matrices():
         m, n = sorted(shapes[name])
         yield from ((NEWTON_SCHULZ, shape) for shape in ((1, m, n, m), (1, m, m, m), (1, m, m, n)))
 

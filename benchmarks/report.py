@@ -8,7 +8,7 @@ import platform
 from typing import Any
 
 from benchmarks.shared import quartiles, ratios
-from tasks.checkpoint import write_whole
+from ponder_ref.runtime.checkpoint import write_whole
 from tasks.runs import make_folder
 
 PACKAGES = ("numpy", "torch", "jax", "labml-nn")  # what the times depend on, where it is installed

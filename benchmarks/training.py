@@ -10,9 +10,9 @@ import numpy as np
 
 from benchmarks.report import Report
 from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, made
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.settings import Method, Model, Optimiser
+from ponder_ref.base import Batch
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.settings import Method, Optimiser
 from tasks.parity import Parity, ParityConfig
 
 BATCH, BITS, HIDDEN, STEPS = 128, 64, 128, 20
@@ -27,9 +27,9 @@ def chunk() -> Batch:
 def trainer_run(backend: str, *, epsilon: float | None = None, halting: float | None = None) -> Run:
     """Updates of the canonical RNN; with `halting` its λ is that number for good, and nothing is learnt."""
     module = import_or_skip(f"ponder_{backend}.train", f"pip install -e '.[{backend}]'")
-    model, rate = Model(inputs=BITS, hidden=HIDDEN), 3e-4 if halting is None else 0.0
+    model, rate = Rnn(inputs=BITS, hidden=HIDDEN), 3e-4 if halting is None else 0.0
     trainer = module.Trainer(model, Method(max_steps=STEPS, epsilon=epsilon), Optimiser(learning_rate=rate))
-    params = initial_parameters(model, 0)
+    params = model.initial_parameters(0)
     if halting is not None:
         params["halt.w"] = np.zeros_like(params["halt.w"])
         params["halt.b"] = np.full(1, np.log(halting / (1 - halting)))

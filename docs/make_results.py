@@ -15,9 +15,9 @@ from results_page import babi, general, pai, speed
 from results_page.shared import load
 from results_page.text import paragraphs
 
-from tasks.checkpoint import write_whole
+from ponder_ref.runtime.checkpoint import write_whole
+from ponder_ref.runtime.errors import Refused, one_sentence
 from tasks.config import Parser
-from tasks.errors import Refused, one_sentence
 from tasks.runs import read_json
 
 DOCS = Path(__file__).resolve().parent

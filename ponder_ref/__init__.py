@@ -16,6 +16,7 @@ except ModuleNotFoundError:
 
 from ponder_ref.act import act_cost, act_halting, act_output
 from ponder_ref.arrays import DTYPES, NAME, NOT_OFFERED, from_numpy, to_numpy, value_and_grad
+from ponder_ref.base import SPEC_VERSION
 from ponder_ref.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_ref.halting import (
     ValueWarning,
@@ -25,16 +26,15 @@ from ponder_ref.halting import (
     log_halting,
     log_halting_from_lambdas,
 )
-from ponder_ref.inference import predict, stream
-from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.infer import predict, stream
 from ponder_ref.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
-from ponder_ref.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+from ponder_ref.models.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
+from ponder_ref.models.rnn import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+from ponder_ref.models.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_ref.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
-from ponder_ref.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
 from ponder_ref.pondering import ponder, pondering_loss
 from ponder_ref.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_ref.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
-from ponder_ref.transformer import transformer_encode, transformer_readout, transformer_transition
 
 __all__ = [
     "DTYPES",

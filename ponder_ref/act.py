@@ -3,8 +3,8 @@
 import numpy as np
 
 from ponder_ref import checks
+from ponder_ref.base import ActHalting
 from ponder_ref.halting import as_float, step_numbers
-from ponder_ref.interface import ActHalting
 
 
 def act_halting(lambdas, *, epsilon: float = 0.01) -> ActHalting:

@@ -4,6 +4,7 @@ The functions look at `.shape` and `.dtype` only, so they serve NumPy, torch and
 Only `check_distribution` looks at values: a module's own prior, once, when the module is made and they are there.
 """
 
+from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -30,6 +31,11 @@ def quoted(value: Any, longest: int = 100) -> str:
     except ValueError:  # an integer of more digits than Python writes
         return f"a number of {type(value).__name__} that is too long to be shown"
     return shown if len(shown) <= longest else f"{shown[:longest]}… ({len(shown)} characters)"
+
+
+def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {quoted(value)}")
 
 
 def check_array(name: str, x: Any) -> None:

@@ -3,8 +3,8 @@
 import numpy as np
 
 from ponder_ref import checks
+from ponder_ref.base import PonderLoss
 from ponder_ref.halting import as_float
-from ponder_ref.interface import PonderLoss
 
 
 def expected_loss(log_p, step_losses) -> np.ndarray:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ponder_ref import checks
-from ponder_ref.interface import AdamState, Clipped, MuonState
+from ponder_ref.base import AdamState, Clipped, MuonState
 
 NS_COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 NS_EPS = 1e-8

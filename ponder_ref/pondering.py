@@ -7,8 +7,8 @@ import numpy as np
 
 from ponder_ref import checks
 from ponder_ref.act import act_cost, act_output, act_weights
+from ponder_ref.base import LeavingRule, Pondered, PonderLoss
 from ponder_ref.halting import as_float, log_halting, log_sigmoid
-from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
 from ponder_ref.losses import ponder_loss, weighted_mean
 from ponder_ref.trees import map_tree
 

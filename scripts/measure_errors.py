@@ -29,8 +29,8 @@ from ponder_ref.conformance.compare import QUANTITIES, bound, quantity, toleranc
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import INTEGER_FIELDS, decision, expected, terms
+from ponder_ref.conformance.spec_data import tolerances
 from ponder_ref.conformance.subject import PRIORS, Subject, round_to
-from ponder_ref.spec_data import tolerances
 
 DIGITS = 50
 SIZES = ((1, 64), (2, 256), (8, 1024), (50, 512), (1000, 64))  # steps and examples

@@ -7,7 +7,7 @@ command needs it.
 import itertools
 import sys
 
-from tasks.errors import end_at_once, take_signals
+from ponder_ref.runtime.errors import end_at_once, take_signals
 
 
 def is_command() -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ponder_ref.interface import Batch
+from ponder_ref.base import Batch
 
 # Stream of each split. "beyond" is the evaluation on harder examples than those of training.
 STREAMS = {"train": 0, "valid": 1, "test": 2, "valid-beyond": 3, "test-beyond": 4}

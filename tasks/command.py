@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ponder_ref.checks import quoted
-from tasks import checkpoint as checkpoints
+from ponder_ref.runtime import checkpoint as checkpoints
+from ponder_ref.runtime.errors import Refused, cannot_write, interrupted, one_sentence, reason
+from ponder_ref.runtime.files import alone, make_folder
 from tasks import summary
 from tasks.batches import stretches
 from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
-from tasks.errors import Refused, cannot_write, interrupted, one_sentence, reason
-from tasks.files import alone, make_folder
 from tasks.loop import evaluate, first_parameters, train
 from tasks.options import first_difference
 from tasks.runs import EVALUATIONS, Origin, Run, read_records

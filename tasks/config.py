@@ -10,17 +10,13 @@ import contextlib
 import dataclasses
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, TypeVar
-
-import msgspec
+from typing import Any, NoReturn, TypeVar
 
 from ponder_ref import checks
-from tasks.errors import Refused
-from tasks.files import Name, check_text, checked
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import check_settings
 
 C = TypeVar("C")
-Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Setting: Any = float | bool | None | list[Whole] | Whole | Name  # in a file
 
 
 @contextlib.contextmanager
@@ -241,17 +237,6 @@ def to_json(config: Any) -> dict[str, Any]:
         field.name: list(value) if isinstance(value := getattr(config, field.name), tuple) else value
         for field in dataclasses.fields(config)
     }
-
-
-def check_settings(values: dict[str, Any], source: str) -> None:
-    """Refuses what no setting can be: objects, lists of other things than integers, integers of more than 64 bits."""
-    for name, value in values.items():
-        shown = f"{source}: {name if name.isidentifier() else 'a field'}"
-        checked(value, Setting, shown)
-        try:
-            check_text(it=value)
-        except ValueError as error:
-            raise Refused(f"{shown}: {error}") from None
 
 
 def from_json(config: type[C], values: dict[str, Any], source: str) -> C:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ponder_ref.runtime.errors import Refused, one_sentence
 from tasks.config import Parser, from_json, show
-from tasks.errors import Refused, one_sentence
 from tasks.plots import COLOURS, chance_line, column, name_levels, pyplot, save
 from tasks.registry import task_class
 from tasks.runs import CONFIG, METRICS, read_config, read_records

@@ -20,9 +20,9 @@ import numpy as np
 from ponder_ref import SPEC_VERSION
 from ponder_ref.checks import quoted
 from ponder_ref.models import check_parameters
-from tasks import checkpoint as checkpoints
+from ponder_ref.runtime import checkpoint as checkpoints
+from ponder_ref.runtime.errors import SIGNALS, Diverged, Interrupted, Refused, Terminated, interrupted
 from tasks.batches import Chunk, Prefetch, stretches
-from tasks.errors import SIGNALS, Diverged, Interrupted, Refused, Terminated, interrupted
 from tasks.metrics import Tally, Window
 from tasks.progress import progress
 from tasks.runs import Run

@@ -11,9 +11,8 @@ import numpy as np
 import ponder_ref
 from ponder_ref.criteria import binary_cross_entropy, cross_entropy
 from ponder_ref.halting import log_sigmoid
-from ponder_ref.settings import Method
-
-TRAIN_KEYS = ("loss", "loss_rec", "loss_reg", "accuracy", "expected_steps", "steps_run", "grad_norm")
+from ponder_ref.runtime.settings import Method
+from ponder_ref.runtime.train import TRAIN_KEYS
 
 
 def sigmoid(z: np.ndarray) -> np.ndarray:

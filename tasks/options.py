@@ -5,9 +5,9 @@ The numbers named "paper" are those of its appendix on the parity task.
 
 import dataclasses
 
-from ponder_ref.settings import Method, Optimiser
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.settings import Method, Optimiser
 from tasks.config import Choice, Integer, Number, Text, flag, option
-from tasks.errors import Refused
 
 HALTING = "halting"
 OPTIMISER = "optimiser"

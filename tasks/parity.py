@@ -13,12 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.settings import Model
+from ponder_ref.base import Batch
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, example_ids, words
 from tasks.config import Choice, Integer, Number, Span, option, show
-from tasks.errors import Refused
 from tasks.options import TrainingConfig
 from tasks.plots import draw_levels
 from tasks.summary import table
@@ -245,13 +244,13 @@ class Parity:
     def use_own_flags(options: Any) -> None:
         """Turns such flags into settings."""
 
-    def model(self) -> Model:
-        return Model(kind="rnn", inputs=self.config.bits, hidden=self.config.hidden, outputs=1, output="binary")
+    def model(self) -> Rnn:
+        return Rnn(kind="rnn", inputs=self.config.bits, hidden=self.config.hidden, outputs=1, output="binary")
 
     def initial_parameters(self) -> dict[str, np.ndarray]:
         names = ("input_scale", "input_connections", "recurrent_scale", "bias_scale")
         scales = {name: getattr(self.config, name) for name in names}
-        return initial_parameters(self.model(), self.config.seed, **scales)
+        return self.model().initial_parameters(self.config.seed, **scales)
 
     def splits(self, stage: str) -> tuple[str, ...]:
         """The splits that "valid" or "test" stands for."""

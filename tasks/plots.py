@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ponder_ref import geometric_log_prior
-from tasks.errors import Refused
-from tasks.files import make_folder, write_whole
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import make_folder, write_whole
 from tasks.runs import Run, read_records
 
 # Colours that people with colour-blindness can tell apart (Okabe and Ito); the paper's blue and orange come first.

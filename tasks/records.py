@@ -13,8 +13,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from tasks.errors import Refused
-from tasks.files import Count, Name, check_depth, check_text, checked, decoded, opened
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import Count, Name, check_depth, check_text, checked, decoded, opened
 
 METRICS, SESSIONS, EVALUATIONS = "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
 MAX_LINE, MAX_BYTES = 2**22, 2**30

@@ -4,7 +4,7 @@ import importlib
 from typing import Any
 
 from ponder_ref.checks import quoted
-from tasks.errors import Refused
+from ponder_ref.runtime.errors import Refused
 
 TASKS = {"parity": ("tasks.parity", "Parity"), "babi": ("tasks.babi.task", "Babi"), "pai": ("tasks.pai.task", "Pai")}
 

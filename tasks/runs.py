@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tasks.checkpoint import Checkpoint, file_name, listed, newest, prune, read
-from tasks.config import from_json, to_json
-from tasks.errors import Refused, cannot_write, shell_word
-from tasks.files import (
+from ponder_ref.runtime.checkpoint import Checkpoint, file_name, listed, newest, prune, read
+from ponder_ref.runtime.errors import Refused, cannot_write, shell_word
+from ponder_ref.runtime.files import (
     TEMPORARY,
     Name,
     append,
@@ -27,6 +26,7 @@ from tasks.files import (
     read_json,
     write_whole,
 )
+from tasks.config import from_json, to_json
 from tasks.options import first_difference
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
 from tasks.trainers import FRAMEWORKS, backend_of_file

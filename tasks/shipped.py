@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tasks.checkpoint import PARAMETERS, Checkpoint, read
+from ponder_ref.runtime.checkpoint import PARAMETERS, Checkpoint, read
+from ponder_ref.runtime.errors import Refused
 from tasks.config import from_json
-from tasks.errors import Refused
 from tasks.runs import Run
 from tasks.trainers import default_backend
 

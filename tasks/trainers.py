@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from ponder_ref.checks import quoted
-from tasks.checkpoint import parameters
-from tasks.errors import Refused
+from ponder_ref.runtime.checkpoint import parameters
+from ponder_ref.runtime.errors import Refused
 
 FRAMEWORKS = ("jax", "torch")  # in the order of preference
 

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ponder_ref.init import initial_parameters
-from ponder_ref.training import flatten_state
-from tasks import checkpoint, files
+from ponder_ref.runtime import checkpoint, files
+from ponder_ref.runtime.checkpoint import PREFIX, Checkpoint
+from ponder_ref.runtime.train import flatten_state
 from tasks.babi.settings import BabiConfig
-from tasks.checkpoint import PREFIX, Checkpoint
 from tasks.parity import Parity, ParityConfig
 from tasks.runs import Run
 
@@ -21,7 +20,7 @@ def parity_run(folder: Path, *, broken: float | None = None, backend: str = "jax
     """A run of the parity task with a checkpoint of the model's own parameters, one of them `broken`."""
     made = Run.create(folder, "parity", CONFIG, backend)
     made.make_folders()
-    params = initial_parameters(Parity(CONFIG).model(), 0)
+    params = Parity(CONFIG).model().initial_parameters(0)
     if broken is not None:
         params["halt.b"] = params["halt.b"] + np.float32(broken)
     nothing = {name: np.zeros_like(x) for name, x in params.items()}
@@ -35,7 +34,7 @@ def babi_run(folder: Path, *, broken: float | None = None, backend: str = "jax",
     config = BabiConfig(embedding=16, attention=16, heads=2, transition=16, max_steps=3)
     made = Run.create(folder, "babi", config, backend)
     made.make_folders()
-    params = initial_parameters(config.model_settings(), seed)
+    params = config.model_settings().initial_parameters(seed)
     if broken is not None:
         params["halt.b"] = params["halt.b"] + np.float32(broken)
     arrays = {PREFIX + name: array for name, array in params.items()}

@@ -12,11 +12,10 @@ import numpy as np
 from task_helpers import ROOT
 
 import ponder_ref
-from ponder_ref import models
-from ponder_ref.init import initial_parameters
-from ponder_ref.settings import Model
-from ponder_ref.training import flatten_state
-from tasks.checkpoint import Checkpoint, save
+from ponder_ref.models import rnn as models
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.checkpoint import Checkpoint, save
+from ponder_ref.runtime.train import flatten_state
 from tasks.export.__main__ import main
 from tasks.export.policy import Exit
 from tasks.parity import Parity, ParityConfig
@@ -43,9 +42,9 @@ class Answers(NamedTuple):
     margin: float
 
 
-def parameters(model: Model = MODEL) -> dict[str, np.ndarray]:
+def parameters(model: Rnn = MODEL) -> dict[str, np.ndarray]:
     """Random, but for unit 0: it rises with the steps, the later the larger the first entry of x is, and halts."""
-    params = initial_parameters(model, 3)
+    params = model.initial_parameters(3)
     params["rnn.w_x"][0, 0], params["rnn.w_h"][0, 0], params["rnn.b"][0] = -1.0, 1.2, 0.5
     params["rnn.w_x"][1:, 0] = params["rnn.w_h"][1:, 0] = 0.0
     params["halt.w"] *= 0.3
@@ -89,7 +88,7 @@ def export(*arguments: object) -> subprocess.CompletedProcess:
 def run_example(format: str, folder: Path) -> None:
     """docs/export.md's Python block for a format runs beside a file `smoke.FORMAT`, and its loop ends as it should."""
     config = ParityConfig(bits=4, hidden=8, max_steps=5)
-    run = make_run(folder / "run", initial_parameters(Parity(config).model(), 0), config)
+    run = make_run(folder / "run", Parity(config).model().initial_parameters(0), config)
     policy = {"onnx": [], "stablehlo": ["--policy", "quantile", "--q", "0.9", "--max-steps", "8"]}[format]
     assert export(run, "--format", format, "--out", folder / f"smoke.{format}", *policy).returncode == 0
     text = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")

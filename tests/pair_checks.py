@@ -9,10 +9,10 @@ from masks import unpack_bits
 from train_pairs import EXAMPLES, IMAGES, MAX_STEPS, MODEL, ROWS, XL, make_inputs
 
 import ponder_ref
-from ponder_ref.buckets import dropped_share
-from ponder_ref.init import initial_parameters
-from ponder_ref.pair_inputs import with_masks
-from ponder_ref.settings import Method, Optimiser, PairTransformer
+from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models._pair_inputs import with_masks
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.runtime.settings import Method, Optimiser
 
 WAYS: dict[str, dict[str, Any]] = {
     "ponder": {},
@@ -25,7 +25,7 @@ WAYS: dict[str, dict[str, Any]] = {
 def parameters(model: PairTransformer) -> dict[str, np.ndarray]:
     """Initial parameters moved a little, with halting logits that differ between steps and examples."""
     rng = np.random.default_rng(0)
-    params = {name: x + 0.2 * rng.normal(size=x.shape) for name, x in initial_parameters(model, 2).items()}
+    params = {name: x + 0.2 * rng.normal(size=x.shape) for name, x in model.initial_parameters(2).items()}
     return {**params, "halt.w": params["halt.w"] * 5, "halt.b": params["halt.b"] + 0.2}
 
 
@@ -111,7 +111,7 @@ def check_refusals(package: str) -> None:
     """Inputs that do not fit get a sentence that names them, and so does a method that this model lacks."""
     train = import_module(f"{package}.train")
     trainer = train.Trainer(MODEL, Method(max_steps=MAX_STEPS), Optimiser())
-    state, good = trainer.init(initial_parameters(MODEL, 0)), make_inputs(0)
+    state, good = trainer.init(MODEL.initial_parameters(0)), make_inputs(0)
     masked = with_masks(MODEL, good, 0, 0, MAX_STEPS)
     short = with_masks(MODEL, good, 0, 0, MAX_STEPS - 1)
     for inputs, named in (
@@ -128,4 +128,4 @@ def check_refusals(package: str) -> None:
             trainer.unroll(state, inputs)
     other = train.Trainer(XL, Method(name="ut-act"), Optimiser())
     with pytest.raises(ValueError, match="method must be one of"):
-        other.unroll(other.init(initial_parameters(XL, 0)), good)
+        other.unroll(other.init(XL.initial_parameters(0)), good)

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.settings import Method, Model, Optimiser
+from ponder_ref.base import Batch
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.settings import Method, Optimiser
 
 WAYS: dict[str, dict[str, Any]] = {
     "ponder": {},
@@ -24,8 +24,8 @@ STEPS = 6
 def check_against_ponder(backend: Any, package: str, options: dict[str, Any], outputs: int) -> None:
     """Loss and gradients by every parameter and the input, float32."""
     models = import_module(f"{package}.models")
-    model, rng = Model(inputs=5, hidden=7, outputs=outputs, output="binary"), np.random.default_rng(0)
-    params = initial_parameters(model, 1)
+    model, rng = Rnn(inputs=5, hidden=7, outputs=outputs, output="binary"), np.random.default_rng(0)
+    params = model.initial_parameters(1)
     params["halt.b"] += 0.5
     names = list(params)
     x = rng.normal(size=(9, 5))
@@ -84,9 +84,9 @@ def gradients(backend: Any, fn: Any, arrays: list) -> tuple[np.ndarray, list[np.
 def check_state_is_kept(package: str) -> None:
     """Training is a function: the state that went in can be used again, and gives the same."""
     train = import_module(f"{package}.train")
-    model = Model(inputs=4, hidden=3)
+    model = Rnn(inputs=4, hidden=3)
     trainer = train.Trainer(model, Method(max_steps=3), Optimiser(name="muon", matrix_learning_rate=0.0))
-    start = trainer.init(initial_parameters(model, 0))
+    start = trainer.init(model.initial_parameters(0))
     before = trainer.dump(start)
     rng = np.random.default_rng(0)
     chunk = Batch(rng.normal(size=(2, 5, 4)).astype(np.float32), rng.integers(0, 2, (2, 5)), None, None)

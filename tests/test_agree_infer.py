@@ -11,8 +11,7 @@ from infer_checks import near_ties  # noqa: E402
 import ponder_jax  # noqa: E402
 import ponder_ref  # noqa: E402
 import ponder_torch  # noqa: E402
-from ponder_ref.init import initial_parameters  # noqa: E402
-from ponder_ref.settings import Model  # noqa: E402
+from ponder_ref.models.rnn import Rnn  # noqa: E402
 
 EXAMPLES, STEPS, SEED = 500, 12, 21
 BACKENDS = (ponder_torch, ponder_jax)
@@ -44,8 +43,8 @@ def test_equal_lambdas_give_equal_steps():
 
 
 def test_a_network_gives_equal_steps_but_for_ties():
-    model = Model(inputs=8, hidden=16)
-    params = initial_parameters(model, 3)
+    model = Rnn(inputs=8, hidden=16)
+    params = model.initial_parameters(3)
     params["halt.b"] = params["halt.b"] - 1.5
     x = np.random.default_rng(1).normal(size=(EXAMPLES, 8))
 

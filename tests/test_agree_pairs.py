@@ -11,7 +11,7 @@ pytest.importorskip("jax")
 from train_both import train_both
 from train_pairs import MAX_STEPS
 
-from ponder_ref.pairs import stage_ends
+from ponder_ref.models.pairs import stage_ends
 
 UPDATES = 50
 

@@ -12,7 +12,7 @@ from train_both import train_both
 from train_states import WAYS
 
 from ponder_jax.arrays import QUICK
-from ponder_ref.spec_data import tolerances
+from ponder_ref.conformance.spec_data import tolerances
 
 UPDATES = {"float64": 500, "float32": 100}
 # Steps are whole numbers and accuracies counts: one example near a tie would move them by more than rounding.

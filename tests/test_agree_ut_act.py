@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("jax")
 
-from ponder_ref.ut_act import ut_act
+from ponder_ref.models._ut_act import ut_act
 from tasks.babi.settings import PRESETS
 from tasks.babi.task import Babi
 from tasks.config import make

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.pai import products
-from ponder_ref.settings import PairTransformer
+from ponder_ref.models.pairs import PairTransformer
 
 TINY = PairTransformer(width=7, embedding=8, attention=4, heads=2, transition=6, layers=2, steps=3)
 

@@ -14,7 +14,7 @@ from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.options import from_numpy
 from ponder_ref.conformance.report import conclusion
 from ponder_ref.conformance.run import judge
-from ponder_ref.spec_data import requirements
+from ponder_ref.conformance.spec_data import requirements
 
 
 def run(*arguments, cwd=None, **environment):

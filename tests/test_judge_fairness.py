@@ -12,13 +12,13 @@ import pytest
 
 import ponder_ref
 from ponder_ref.conformance.cases import SHAPES, Chosen, every_option
+from ponder_ref.conformance.interface import FUNCTIONS
 from ponder_ref.conformance.mutants.__main__ import DEFECTS
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.processes import jobs
 from ponder_ref.conformance.registry import GROUPS, Trial
 from ponder_ref.conformance.run import judge
 from ponder_ref.conformance.subject import Subject, options_used
-from ponder_ref.interface import FUNCTIONS
 
 OPTIONS = ("H3", "H4", "L3", "P2")
 

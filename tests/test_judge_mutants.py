@@ -5,7 +5,7 @@ import pytest
 from ponder_ref.conformance.mutants.__main__ import DEFECTS, EQUIVALENTS, rejected_by
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.mutants.offsets import NOT_JUDGED
-from ponder_ref.spec_data import requirements, tolerances
+from ponder_ref.conformance.spec_data import requirements, tolerances
 
 
 @pytest.mark.parametrize("mutant", DEFECTS, ids=lambda mutant: mutant.name)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import ponder_ref
-from ponder_ref import interface
+from ponder_ref.conformance import interface
 
 ROOT = Path(__file__).resolve().parent.parent
 BACKENDS = {

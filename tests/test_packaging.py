@@ -100,7 +100,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spec_report(python: Path, folder: Path) -> list[str]:
     """Where an interpreter finds the spec, and how many requirements, vector files and tolerances it reads there."""
     code = (
-        "from ponder_ref import spec_data as s; "
+        "from ponder_ref.conformance import spec_data as s; "
         "print(s.spec_folder()); print(len(s.requirements()), len(s.vectors()), len(s.tolerances()) > 0)"
     )
     return run(python, "-c", code, cwd=folder).stdout.splitlines()

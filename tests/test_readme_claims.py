@@ -9,9 +9,9 @@ import pytest
 from readme import ROOT, pages, read
 from readme_commands import commands, parts
 
+from ponder_ref.base import SPEC_VERSION
 from ponder_ref.conformance import __main__ as judge
-from ponder_ref.interface import SPEC_VERSION
-from ponder_ref.spec_data import requirements
+from ponder_ref.conformance.spec_data import requirements
 from tasks import command
 from tasks.babi.task import Babi
 from tasks.pai.task import Pai

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from ponder_ref.criteria import cross_entropy
-from ponder_ref.settings import Model
+from ponder_ref.models.rnn import Rnn
 
 
 def test_one_class_is_no_choice():
     """Its loss would be 0 whatever is learnt."""
     with pytest.raises(ValueError, match='outputs must be at least 2 where output is "classes", got 1'):
-        Model(outputs=1, output="classes")
-    assert Model(outputs=2, output="classes").outputs == 2
+        Rnn(outputs=1, output="classes")
+    assert Rnn(outputs=2, output="classes").outputs == 2
 
 
 @pytest.mark.parametrize("target", [-1, 3])

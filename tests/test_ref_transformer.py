@@ -9,14 +9,12 @@ from masks import unpack_bits
 from train_transformer import MODEL, make_inputs
 
 import ponder_ref
-from ponder_ref.buckets import bucket_lengths, bucket_words, dropout_bits, dropped_share, with_dropout
-from ponder_ref.init import initial_parameters
-from ponder_ref.models import matrices, parameter_shapes
-from ponder_ref.settings import Transformer
+from ponder_ref.models._buckets import bucket_lengths, bucket_words, dropout_bits, dropped_share, with_dropout
+from ponder_ref.models.transformer import Transformer
 
 
 def answers(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    params = initial_parameters(MODEL, 0)
+    params = MODEL.initial_parameters(0)
     h = ponder_ref.transformer_encode(params, words)
     for n in (1, 2, 3):
         h = ponder_ref.transformer_transition(params, words, h, n, heads=MODEL.heads)
@@ -83,11 +81,11 @@ def test_stories_stand_behind_their_padding():
 
 def test_the_paper_s_sizes():
     model = Transformer()
-    shapes = parameter_shapes(model)
+    shapes = model.shapes()
     assert shapes["block.q"] == (128, 512) and shapes["block.hidden1.w"] == (128, 128)
     assert shapes["embed.positions"] == (321, 128) and shapes["embed.mask"] == (11, 128)
-    assert matrices(model) == tuple(f"block.{name}" for name in ("q", "k", "v", "o", "hidden1.w", "out.w"))
-    params = initial_parameters(model, 0)
+    assert model.matrices() == tuple(f"block.{name}" for name in ("q", "k", "v", "o", "hidden1.w", "out.w"))
+    params = model.initial_parameters(0)
     assert {name: x.shape for name, x in params.items()} == shapes
     assert (params["final.scale"] == 1).all() and (params["final.bias"] == 0).all()
     assert abs(params["embed.mask"].mean() - 1) < 0.1 and abs(params["embed.words"].std() - 0.5) < 0.05

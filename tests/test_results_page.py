@@ -24,8 +24,8 @@ from results_runs import (
     write_run,
 )
 
+from ponder_ref.runtime.errors import Refused
 from tasks.babi.settings import BabiConfig
-from tasks.errors import Refused
 from tasks.pai.settings import PaiConfig
 from tasks.parity import ParityConfig
 

@@ -9,8 +9,8 @@ pytest.importorskip("matplotlib")
 
 from results_runs import SESSION, evaluation, every_task, fixture_make, fixture_unsaved, logged, page_of, write_run  # noqa: F401
 
+from ponder_ref.runtime.errors import Refused
 from tasks.babi.settings import BabiConfig
-from tasks.errors import Refused
 from tasks.parity import ParityConfig
 
 

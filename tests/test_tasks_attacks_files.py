@@ -19,9 +19,10 @@ pytest.importorskip("matplotlib")
 from attack_runs import OWN, babi_run, change, parity_run
 from task_helpers import TINY, contents, inside, parity, refused
 
-from tasks import figures, files
+from ponder_ref.runtime import files
+from ponder_ref.runtime.errors import Refused
+from tasks import figures
 from tasks.babi import ask
-from tasks.errors import Refused
 from tasks.export import __main__ as export
 from tasks.parity import ParityConfig
 from tasks.plots import pyplot

@@ -15,12 +15,13 @@ pytest.importorskip("matplotlib")
 from attack_runs import CONFIG
 from task_helpers import ROOT
 
-from tasks import checkpoint, figures
+from ponder_ref.runtime import checkpoint
+from ponder_ref.runtime.checkpoint import Checkpoint, canonical, from_bytes, to_bytes
+from ponder_ref.runtime.errors import Refused
+from tasks import figures
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
-from tasks.checkpoint import Checkpoint, canonical, from_bytes, to_bytes
 from tasks.config import to_json
-from tasks.errors import Refused
 from tasks.export import __main__ as export
 from tasks.metrics import TRAIN_KEYS, Window
 from tasks.pai.own import load

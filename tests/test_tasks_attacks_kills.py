@@ -16,13 +16,13 @@ from attack_runs import babi_run, parity_run
 from kill_at import deaths
 from task_helpers import contents, inside, refused
 
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import TEMPORARY, is_unfinished
 from tasks.babi import generate, ship
 from tasks.babi.card import render
 from tasks.babi.files import UNFINISHED, open_source
 from tasks.babi.task import Babi
-from tasks.errors import Refused
 from tasks.export import __main__ as export
-from tasks.files import TEMPORARY, is_unfinished
 from tasks.shipped import MODEL, open_trained
 
 FLAGS = ["--task", "1,6", "--questions", "20"]

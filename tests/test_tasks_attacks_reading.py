@@ -16,10 +16,11 @@ pytest.importorskip("matplotlib")
 from attack_runs import CONFIG, OWN, babi_run, parity_run
 from task_helpers import TINY, inside, refused
 
-from tasks import checkpoint, figures
+from ponder_ref.runtime import checkpoint
+from ponder_ref.runtime.checkpoint import Checkpoint, from_bytes, to_bytes
+from ponder_ref.runtime.errors import Refused
+from tasks import figures
 from tasks.babi import ask, ship
-from tasks.checkpoint import Checkpoint, from_bytes, to_bytes
-from tasks.errors import Refused
 from tasks.export import __main__ as export
 from tasks.pai.own import Own, load
 from tasks.parity import Parity

@@ -9,12 +9,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from ponder_ref.init import initial_parameters
+from ponder_ref.runtime.checkpoint import FORMAT, PARAMETERS, PREFIX, Checkpoint, to_bytes
 from tasks.babi import ask
 from tasks.babi.settings import BabiConfig
 from tasks.babi.solve import answer
 from tasks.babi.task import Babi
-from tasks.checkpoint import FORMAT, PARAMETERS, PREFIX, Checkpoint, to_bytes
 from tasks.config import to_json
 from tasks.shipped import MODEL, is_shipped
 
@@ -52,7 +51,7 @@ STORIES = hand_written()
 def shipped(folder: Path, form: str = PARAMETERS, **settings) -> Path:
     """A folder as `tasks.babi.ship` makes it, of a model that has learnt nothing."""
     config = BabiConfig(**{**SMALL, **settings})
-    params = initial_parameters(config.model_settings(), 3)
+    params = config.model_settings().initial_parameters(3)
     arrays = {PREFIX + name: np.asarray(array, np.float32) for name, array in params.items()}
     about = {"task": "babi", "config": to_json(config), "spec": "1.2.0", "update": 7}
     folder.mkdir()

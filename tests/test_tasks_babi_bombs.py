@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ponder_ref.runtime.errors import Refused
 from tasks.babi import download, files, http
-from tasks.errors import Refused
 
 ROOT = files.ARCHIVE_ROOT
 RANDOM = random.Random(0).randbytes(2**21)  # which gzip cannot make shorter: bytes of the file are bytes unpacked

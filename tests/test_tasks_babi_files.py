@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from ponder_ref.runtime.errors import Refused
 from tasks.babi import download, files, generate, text
 from tasks.babi.stories import TASK_NAMES, TASKS
-from tasks.errors import Refused
 
 ROOT = files.ARCHIVE_ROOT
 

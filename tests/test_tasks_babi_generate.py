@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ponder_ref.runtime.errors import Refused
 from tasks.babi import compare, generate, solve, text, vocabulary
 from tasks.babi.draws import Draws
 from tasks.babi.stories import TASKS, Question, Story, examples
-from tasks.errors import Refused
 
 DIGEST = "ce2cca34cdc10201d948dcedf8f267d5491de3cf221b134fa6bc8bab87033c26"  # of the first five questions
 

@@ -9,13 +9,12 @@ import pytest
 
 pytest.importorskip("safetensors")
 
-from ponder_ref.init import initial_parameters
+from ponder_ref.runtime.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, read, save
+from ponder_ref.runtime.errors import Refused
 from tasks.babi import ship
 from tasks.babi.card import make_card, render, training_time
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
-from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, read, save
-from tasks.errors import Refused
 from tasks.runs import Run
 from tasks.shipped import MODEL, is_shipped, open_trained
 
@@ -28,7 +27,7 @@ def run_of(folder: Path, **settings) -> Run:
     config = BabiConfig(**{**SMALL, **settings})
     run = Run.create(folder, "babi", config, "jax")
     run.make_folders()
-    arrays = {PREFIX + name: array for name, array in initial_parameters(config.model_settings(), 0).items()}
+    arrays = {PREFIX + name: array for name, array in config.model_settings().initial_parameters(0).items()}
     save(run.checkpoints, Checkpoint(arrays, run.checkpoint_about(40, "1.2.0", {})), 40)
     return run
 

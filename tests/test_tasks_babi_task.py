@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from task_helpers import inside, refused
 
-from ponder_ref.buckets import check_inputs
+from ponder_ref.models._buckets import check_inputs
+from ponder_ref.runtime.errors import Refused
 from tasks.babi.__main__ import main
 from tasks.babi.ask import Thought, questions
 from tasks.babi.ask import verdict as ask_verdict
@@ -17,7 +18,6 @@ from tasks.babi.stories import TASK_NAMES, Question, Story
 from tasks.babi.task import Babi, words
 from tasks.babi.vocabulary import sentence_numbers
 from tasks.config import from_json, make, to_json
-from tasks.errors import Refused
 from tasks.runs import Origin, Run
 
 

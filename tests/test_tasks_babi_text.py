@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from ponder_ref.runtime.errors import Refused
 from tasks.babi import text, vocabulary
 from tasks.babi.generate import generated
 from tasks.babi.stories import TASKS, Question, Story, examples, first_questions
-from tasks.errors import Refused
 
 GOOD = "1 Mary moved to the bathroom.\n2 John went to the hallway.\n3 Where is Mary? \tbathroom\t1\n"
 STORY = Story(

@@ -16,11 +16,11 @@ pytest.importorskip("matplotlib")
 
 from task_helpers import TINY, inside, refused
 
+from ponder_ref.runtime.checkpoint import PARAMETERS, PREFIX, Checkpoint, to_bytes
+from ponder_ref.runtime.errors import Refused
 from tasks import runs
-from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, to_bytes
 from tasks.command import free_folder
 from tasks.config import to_json
-from tasks.errors import Refused
 from tasks.loop import first_parameters
 from tasks.parity import Parity, ParityConfig
 

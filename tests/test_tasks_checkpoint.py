@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("safetensors")
 
-from tasks import checkpoint, files
-from tasks.checkpoint import (
+from ponder_ref.runtime import checkpoint, files
+from ponder_ref.runtime.checkpoint import (
     FORMAT,
     PARAMETERS,
     Checkpoint,
@@ -24,7 +24,7 @@ from tasks.checkpoint import (
     to_bytes,
     write_whole,
 )
-from tasks.errors import Refused
+from ponder_ref.runtime.errors import Refused
 from tasks.metrics import TRAIN_KEYS
 
 HERE = Path("here.safetensors")

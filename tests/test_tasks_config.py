@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from task_helpers import parity, refused
 
-from ponder_ref.settings import Optimiser
-from ponder_ref.training import learning_rates
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.settings import Optimiser
+from ponder_ref.runtime.train import learning_rates
 from tasks import config
 from tasks import parity as parity_module
 from tasks.command import parser
 from tasks.config import Choice, Integer, Number, Span, Text
-from tasks.errors import Refused
 from tasks.parity import Parity, ParityConfig
 
 FIELDS = dataclasses.fields(ParityConfig)

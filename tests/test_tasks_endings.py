@@ -22,9 +22,9 @@ pytest.importorskip("matplotlib")
 
 from task_helpers import TINY, command, contents, environment, inside, parity, refused
 
+from ponder_ref.runtime.errors import Refused, on_one_line, shell_word
 from tasks.batches import stretches
 from tasks.command import stop_update
-from tasks.errors import Refused, on_one_line, shell_word
 from tasks.parity import ParityConfig
 from tasks.progress import Careful, progress
 

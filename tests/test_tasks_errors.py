@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 from task_helpers import command, environment, inside, refused
 
+from ponder_ref.runtime.errors import Diverged, Interrupted, Refused, one_sentence
 from tasks import figures
-from tasks.errors import Diverged, Interrupted, Refused, one_sentence
 
 # Where the terminal has ASCII alone.
 PLAIN = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-PRINTS = "import sys; from tasks.errors import one_sentence; sys.exit(one_sentence(lambda: print('\\u03b2') or 0)())"
+PRINTS = (
+    "import sys; from ponder_ref.runtime.errors import one_sentence; "
+    "sys.exit(one_sentence(lambda: print('\\u03b2') or 0)())"
+)
 LONG = "x" * 300
 
 

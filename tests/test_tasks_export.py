@@ -18,7 +18,7 @@ from export_checks import CONFIG, EXITS, MODEL, SEED, export, inputs, onnx_runne
 from task_helpers import refused
 
 import ponder_ref
-from ponder_ref.settings import Model
+from ponder_ref.models.rnn import Rnn
 from tasks.export import onnx_file
 from tasks.export.graph import Graph, info
 from tasks.export.policy import Exit
@@ -101,7 +101,7 @@ def test_sampling_goes_on_beyond_a_block_of_uniforms():
 
 
 def test_several_outputs():
-    model = Model(inputs=checks.BITS, hidden=checks.HIDDEN, outputs=3, output="classes")
+    model = Rnn(inputs=checks.BITS, hidden=checks.HIDDEN, outputs=3, output="classes")
     x, ids = inputs(40), np.arange(40)
     for exit in (EXITS["sample"], EXITS["expected"]):
         y_hat, steps, _ = onnx_runner(onnx_file.write(model, parameters(model), exit, {}))(x, ids)

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from ponder_ref.runtime.errors import Refused
 from tasks import figures, plots
 from tasks.babi import report as babi_report
 from tasks.babi.task import Babi
 from tasks.config import from_json, to_json
-from tasks.errors import Refused
 from tasks.pai import report as pai_report
 from tasks.pai.task import Pai
 from tasks.parity import Parity, ParityConfig

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ponder_ref
-from ponder_ref.settings import Method
+from ponder_ref.runtime.settings import Method
 from tasks import summary
 from tasks.metrics import TRAIN_KEYS, Tally, Window, bands, judge_answers, median_steps, sigmoid
 from tasks.parity import Parity

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ponder_ref.runtime.errors import Refused
 from ponder_ref.sampling import threefry2x32
-from tasks.errors import Refused
 from tasks.pai import difficulty
 from tasks.pai.data import Data
 from tasks.pai.images import POOLS, Images

@@ -9,8 +9,8 @@ import pytest
 from pai_checks import materialise, read_trials, sides_of
 from pai_writer import example, field, frame, masked_crc, number, trials
 
+from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH
-from tasks.errors import Refused
 from tasks.pai import records
 from tasks.pai.crc32c import SHORT, crc32c, masked_bytes
 from tasks.pai.released import Released

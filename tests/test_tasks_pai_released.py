@@ -8,7 +8,7 @@ from pai_checks import write_split
 from pai_writer import trials
 from task_helpers import inside, refused
 
-from tasks.errors import Refused
+from ponder_ref.runtime.errors import Refused
 from tasks.pai.__main__ import main
 from tasks.pai.released import Released
 

@@ -10,12 +10,11 @@ from pai_checks import write_split
 from pai_writer import trials
 from task_helpers import inside, records, refused
 
-from ponder_ref.init import initial_parameters
-from ponder_ref.pair_inputs import check_inputs
-from ponder_ref.pairs import pairs_readout
-from ponder_ref.settings import Model
+from ponder_ref.models._pair_inputs import check_inputs
+from ponder_ref.models.pairs import pairs_readout
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.errors import Refused
 from tasks.config import from_json, make, to_json
-from tasks.errors import Refused
 from tasks.pai.__main__ import main
 from tasks.pai.report import draw, lines, rows_of
 from tasks.pai.settings import PaiConfig
@@ -135,9 +134,9 @@ def test_the_answer_begins_with_the_scores_of_the_image_pointed_at():
     free = task(target="class", embedding=64, attention=64).initial_parameters()
     assert likelier(params) < 250 and 400 < likelier(free) < 600
     assert all(np.array_equal(free[name], x) for name, x in params.items() if name != "output.w")
-    for other in (task().model(), Model(inputs=4)):
+    for other in (task().model(), Rnn(inputs=4)):
         with pytest.raises(ValueError, match="tied_output"):
-            initial_parameters(other, 0, tied_output=True)
+            other.initial_parameters(0, tied_output=True)
 
 
 def own_files(folder: Path, width: int) -> list:

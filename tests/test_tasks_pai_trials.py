@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pai_checks import all_queries, materialise, places, sides_of
 
-from tasks.errors import Refused
+from ponder_ref.runtime.errors import Refused
 from tasks.pai.data import Data
 from tasks.pai.images import Images
 from tasks.pai.layout import compact, shuffled_memory, without_memory

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH, Prefetch, bit_generator, stretches, words
-from tasks.errors import Refused
 from tasks.parity import Parity, ParityConfig, make_inputs, targets_of, turn_one
 
 

@@ -14,9 +14,9 @@ pytest.importorskip("matplotlib")
 
 from task_helpers import ROOT, TINY, contents, inside, refused
 
+from ponder_ref.runtime.errors import Refused
 from tasks import figures, plots
 from tasks.babi.card import training_time
-from tasks.errors import Refused
 from tasks.parity import Parity, ParityConfig
 from tasks.records import MAX_LINE, SCHEMAS, line_of, read_records
 from tasks.runs import Run

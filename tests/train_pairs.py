@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.pair_inputs import with_masks
-from ponder_ref.settings import Method, Optimiser, PairTransformer
+from ponder_ref.base import Batch
+from ponder_ref.models._pair_inputs import with_masks
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.runtime.settings import Method, Optimiser
 
 SIZES: dict[str, Any] = {"width": 12, "embedding": 8, "attention": 12, "transition": 6, "heads": 2, "steps": 2}
 MODEL = PairTransformer(**SIZES, layers=1, dropout=0.2)
@@ -51,7 +51,7 @@ def make_trainer(train: Any, dtype: str) -> Any:
 def states(train: Any, dtype: str, updates: int) -> dict[str, np.ndarray]:
     """Arrays by name: the trained state, the metrics of every update, and an unroll beyond training's steps."""
     trainer, history = make_trainer(train, dtype), []
-    state = trainer.init(initial_parameters(TRAINED, 1))
+    state = trainer.init(TRAINED.initial_parameters(1))
     for first in range(0, updates, CHUNK):
         state, metrics = trainer.train_steps(state, make_chunk(first, CHUNK))
         history.append(metrics)

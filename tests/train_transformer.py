@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref.buckets import with_dropout
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.settings import Method, Optimiser, Transformer
+from ponder_ref.base import Batch
+from ponder_ref.models._buckets import with_dropout
+from ponder_ref.models.transformer import Transformer
+from ponder_ref.runtime.settings import Method, Optimiser
 
 SIZES: dict[str, Any] = {
     "vocabulary": 9,
@@ -71,7 +71,7 @@ def states(train: Any, dtype: str, updates: int) -> dict[str, np.ndarray]:
     arrays = {}
     for way in WAYS:
         trainer = make_trainer(train, way, dtype)
-        state, history = trainer.init(initial_parameters(MODEL, 1)), []
+        state, history = trainer.init(MODEL.initial_parameters(1)), []
         for first in range(0, updates, CHUNK):
             state, metrics = trainer.train_steps(state, make_chunk(first, CHUNK))
             history.append(metrics)

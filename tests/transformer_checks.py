@@ -9,10 +9,11 @@ from masks import unpack_bits
 from train_transformer import MAX_STEPS, MODEL, make_chunk, make_inputs, make_trainer
 
 import ponder_ref
-from ponder_ref.buckets import bucket_lengths, dropped_share, with_dropout
-from ponder_ref.init import initial_parameters
-from ponder_ref.settings import Method, Model, Optimiser, Transformer
-from ponder_ref.ut_act import ut_act
+from ponder_ref.models._buckets import bucket_lengths, dropped_share, with_dropout
+from ponder_ref.models._ut_act import ut_act
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.models.transformer import Transformer
+from ponder_ref.runtime.settings import Method, Optimiser
 
 WAYS: dict[str, dict[str, Any]] = {
     "ponder": {},
@@ -26,7 +27,7 @@ LAYERED = Transformer(**{**MODEL.__dict__, "layers": 2})
 
 def parameters(model: Transformer) -> dict[str, np.ndarray]:
     """Initial parameters with halting logits that differ between steps and examples."""
-    params = initial_parameters(model, 2)
+    params = model.initial_parameters(2)
     return {**params, "halt.w": params["halt.w"] * 3, "halt.b": params["halt.b"] + 0.3}
 
 
@@ -121,7 +122,7 @@ def check_refusals(package: str) -> None:
     """Inputs that do not fit get a sentence that names them."""
     train = import_module(f"{package}.train")
     trainer = train.Trainer(MODEL, Method(max_steps=MAX_STEPS), Optimiser())
-    state, good = trainer.init(initial_parameters(MODEL, 0)), make_inputs(0)
+    state, good = trainer.init(MODEL.initial_parameters(0)), make_inputs(0)
     bits = with_dropout(MODEL, good, 0, 0, MAX_STEPS - 1)
     for inputs, named in (
         ({}, "words.L"),
@@ -133,6 +134,6 @@ def check_refusals(package: str) -> None:
     ):
         with pytest.raises(ValueError, match=named):
             trainer.unroll(state, inputs)
-    other = train.Trainer(Model(inputs=3, hidden=2), Method(name="ut-act"), Optimiser())
+    other = train.Trainer(Rnn(inputs=3, hidden=2), Method(name="ut-act"), Optimiser())
     with pytest.raises(ValueError, match="method must be one of"):
-        other.unroll(other.init(initial_parameters(Model(inputs=3, hidden=2), 0)), np.zeros((1, 3), np.float32))
+        other.unroll(other.init(Rnn(inputs=3, hidden=2).initial_parameters(0)), np.zeros((1, 3), np.float32))

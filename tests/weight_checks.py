@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.settings import Method, Model, Optimiser
+from ponder_ref.base import Batch
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.settings import Method, Optimiser
 
 WEIGHTS = np.array([1.0, 0.0, 2.0, 0.0], np.float32)
 
@@ -14,15 +14,15 @@ def check_trainer(trainer) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(2, 4, 5)).astype(np.float32)
     cases = [
-        (Model(inputs=5, hidden=4, outputs=3, output="classes"), rng.integers(0, 3, (2, 4)), (-100, 3)),
-        (Model(inputs=5, hidden=4), rng.integers(0, 2, (2, 4)).astype(np.float32), (np.nan, np.inf)),
+        (Rnn(inputs=5, hidden=4, outputs=3, output="classes"), rng.integers(0, 3, (2, 4)), (-100, 3)),
+        (Rnn(inputs=5, hidden=4), rng.integers(0, 2, (2, 4)).astype(np.float32), (np.nan, np.inf)),
     ]
     for model, targets, wrong in cases:
         for name in ("ponder", "act", "repeat"):
             made = trainer(model, Method(name=name, max_steps=3), Optimiser(name="adam"))
 
             def after(targets, made=made, model=model):
-                state = made.init(initial_parameters(model, 1))
+                state = made.init(model.initial_parameters(1))
                 batch = Batch(inputs, targets, np.broadcast_to(WEIGHTS, (2, 4)), None)
                 state, metrics = made.train_steps(state, batch)
                 return {**made.dump(state), **metrics}

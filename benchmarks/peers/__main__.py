@@ -14,9 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ponder_ref.runtime.errors import Refused, one_sentence, say
+from ponder_ref.runtime.files import write_whole
 from tasks.config import Parser
-from tasks.errors import Refused, one_sentence, say
-from tasks.files import write_whole
 
 PEERS = ("labml", "ponder_transformer")
 INSTALL = "pip install einops && pip install --no-deps labml-nn==0.5.1 ponder-transformer==0.0.8"
@@ -45,7 +45,7 @@ def adapters() -> list[ModuleType]:
 
 def comparison(judged: list[tuple[ModuleType, dict[str, Any]]]) -> str:
     """One row a requirement, one column a peer."""
-    from ponder_ref.spec_data import requirements
+    from ponder_ref.conformance.spec_data import requirements
 
     names = [peer.NAME for peer, _ in judged]
     lines = [f"| requirement | what it fixes | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
@@ -58,7 +58,7 @@ def comparison(judged: list[tuple[ModuleType, dict[str, Any]]]) -> str:
 def failures(peer: ModuleType, verdicts: dict[str, Any]) -> str:
     """What a peer fails: the cause, and the judge's sentence with an input that fails."""
     from ponder_ref.conformance.report import counts
-    from ponder_ref.spec_data import requirements
+    from ponder_ref.conformance.spec_data import requirements
 
     total = counts(verdicts)
     parts = [
@@ -78,7 +78,7 @@ def failures(peer: ModuleType, verdicts: dict[str, Any]) -> str:
 
 def page(judged: list[tuple[ModuleType, dict[str, Any]]]) -> str:
     """The whole page."""
-    from ponder_ref.interface import SPEC_VERSION
+    from ponder_ref.base import SPEC_VERSION
 
     versions = [f"Python {platform.python_version()}"]
     versions += [

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import torch
 
-from ponder_ref.interface import FUNCTIONS, PonderLoss
+from ponder_ref.base import PonderLoss
+from ponder_ref.conformance.interface import FUNCTIONS
 from ponder_torch.arrays import from_numpy, to_numpy
 
 __all__ = [

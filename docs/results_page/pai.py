@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from ponder_ref.runtime.errors import Refused
 from results_page import general
 from results_page.shared import Experiment
-from tasks.errors import Refused
 from tasks.pai import difficulty
 from tasks.runs import read_json
 

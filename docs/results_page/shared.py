@@ -4,8 +4,8 @@ import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ponder_ref.runtime.errors import Refused
 from tasks import figures
-from tasks.errors import Refused
 from tasks.registry import task_class
 from tasks.runs import Run, read_records
 from tasks.summary import for_seeds, time_spent, training_command, updates_not_noted

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from ponder_ref.runtime.errors import Refused
 from results_page.shared import table
-from tasks.errors import Refused
 from tasks.runs import read_json
 
 ORDER = ("training", "babi", "pai")

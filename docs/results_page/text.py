@@ -11,9 +11,9 @@ import textwrap
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ponder_ref.runtime.errors import Refused
 from results_page.general import SURE, last_records, reach
 from results_page.shared import Experiment, final_splits, last_update
-from tasks.errors import Refused
 from tasks.runs import Run
 
 WIDTH = 100

@@ -50,7 +50,7 @@ def words(text: str | None) -> list[str]:
 def run(options: argparse.Namespace) -> int:
     from ponder_ref.conformance.loading import load
     from ponder_ref.conformance.skeleton import write_skeleton
-    from ponder_ref.spec_data import requirements
+    from ponder_ref.conformance.spec_data import requirements
 
     if options.new:
         write_skeleton(Path(options.new))

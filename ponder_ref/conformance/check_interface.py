@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from ponder_ref import interface
+from ponder_ref.conformance import interface
 from ponder_ref.conformance.bad_calls import COUNTS, WHOLE_NUMBERS, bad_calls, refusal
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation, assert_close, describe, quantity
 from ponder_ref.conformance.makers import MAKERS, every_kind
 from ponder_ref.conformance.oracle import INTEGER_FIELDS
 from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
+from ponder_ref.conformance.spec_data import requirements
 from ponder_ref.conformance.subject import round_to
-from ponder_ref.spec_data import requirements
 
 ALWAYS = ("H1", "H2", "L1", "L2", "L4", "B1", "B2", "B3", "B4", "B5", "B6", "B7")  # what must be offered entails
 TRANSFORM_PARAMETERS = {

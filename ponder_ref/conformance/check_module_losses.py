@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
+from ponder_ref.base import Pondered
 from ponder_ref.conformance.compare import Violation
 from ponder_ref.conformance.pondered import (
     PRIOR,
@@ -20,9 +21,7 @@ from ponder_ref.conformance.pondered import (
 from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
 from ponder_ref.conformance.step_networks import OUTPUTS, step_with
 from ponder_ref.conformance.subject import round_to
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Pondered
-from ponder_ref.settings import Model
+from ponder_ref.models.rnn import Rnn
 
 WEIGHTS = {"fractions": np.array([0.5, 0.0, 1.0, 2.0]), "a mask": np.array([True, False, True, True])}
 
@@ -292,7 +291,7 @@ def parity_rnn(trial: Trial) -> None:
         return after, *backend.rnn_readout(params, after)
 
     for outputs, batch in ((1, (3,)), (3, (3,)), (1, (2, 3))):
-        params = initial_parameters(Model(inputs=5, hidden=4, outputs=outputs), 3)
+        params = Rnn(inputs=5, hidden=4, outputs=outputs).initial_parameters(3)
         params = {name: round_to(trial.dtype, value + 0.1) for name, value in params.items()}
         x, h = (round_to(trial.dtype, rng.normal(size=(*batch, size))) for size in (5, 4))
         got = outputs_of(subject.backend, *(on_backend(trial, part) for part in (params, x, h)))

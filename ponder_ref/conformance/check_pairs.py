@@ -8,8 +8,7 @@ import ponder_ref
 from ponder_ref.conformance.pondered import compare, compare_slopes, on_backend
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
-from ponder_ref.init import initial_parameters
-from ponder_ref.settings import PairTransformer
+from ponder_ref.models.pairs import PairTransformer
 
 FUNCTIONS = ("pairs_encode", "pairs_query", "pairs_transition", "pairs_decode", "pairs_readout")
 HEADS, IMAGES, ROWS, WIDTH = 2, 5, 4, 6
@@ -20,7 +19,7 @@ def _weights(trial: Trial, layers: int) -> Batch:
     """Initial parameters moved a little, so that keys are not queries, no bias is 0 and no scale 1."""
     rng = trial.rng()
     sizes: dict[str, Any] = {"width": WIDTH, "outputs": 3, "embedding": 4, "attention": 6, "transition": 3, "steps": 2}
-    params = initial_parameters(PairTransformer(**sizes, heads=HEADS, layers=layers), 3)
+    params = PairTransformer(**sizes, heads=HEADS, layers=layers).initial_parameters(3)
     return {name: round_to(trial.dtype, x + 0.2 * rng.normal(size=x.shape)) for name, x in params.items()}
 
 

@@ -8,8 +8,7 @@ import ponder_ref
 from ponder_ref.conformance.pondered import compare, compare_slopes, on_backend
 from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
-from ponder_ref.init import initial_parameters
-from ponder_ref.settings import Transformer
+from ponder_ref.models.transformer import Transformer
 
 FUNCTIONS = ("transformer_encode", "transformer_transition", "transformer_readout")
 HEADS, LENGTH, TOKENS = 2, 4, 3
@@ -30,7 +29,7 @@ def _model(layers: int) -> Transformer:
 def _weights(trial: Trial, layers: int) -> dict[str, np.ndarray]:
     """Initial parameters moved a little, so that no bias is 0 and no scale 1."""
     rng = trial.rng()
-    params = initial_parameters(_model(layers), 3)
+    params = _model(layers).initial_parameters(3)
     return {name: round_to(trial.dtype, x + 0.1 * rng.normal(size=x.shape)) for name, x in params.items()}
 
 

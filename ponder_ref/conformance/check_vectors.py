@@ -3,14 +3,14 @@
 import numpy as np
 
 import ponder_ref
-from ponder_ref import spec_data
+from ponder_ref.base import Pondered
+from ponder_ref.conformance import spec_data
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation, assert_close
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import assert_agrees
 from ponder_ref.conformance.pondered import on_backend
 from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
 from ponder_ref.conformance.subject import options_used
-from ponder_ref.interface import Pondered
 
 # What a case names instead of giving it: a criterion. Such cases belong to the level of the function, module.
 NAMED = {"pondering_loss": ("cross_entropy", "squared_error")}

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref import spec_data
+from ponder_ref.conformance import spec_data
 
 # Which entry of tolerances.toml a result is measured by; "*" stands for every field not named.
 QUANTITIES: dict[str, dict[str, str]] = {

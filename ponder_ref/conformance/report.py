@@ -5,10 +5,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from ponder_ref.base import SPEC_VERSION
 from ponder_ref.conformance.endings import write_whole
 from ponder_ref.conformance.registry import ALL_DTYPES, Verdict
-from ponder_ref.interface import SPEC_VERSION
-from ponder_ref.spec_data import requirements
+from ponder_ref.conformance.spec_data import requirements
 
 ORDER = {"not tried": -2, "not offered": -1, "passed": 0, "failed": 1}
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref import interface
 from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks registers them)
     check_arrays,
     check_corners,
@@ -32,10 +31,11 @@ from ponder_ref.conformance import (  # noqa: F401 (importing a module of checks
     check_transformer,
     check_transforms,
     check_vectors,
+    interface,
 )
 from ponder_ref.conformance.registry import ANY_DTYPE, CHECKS, GROUPS, Check, Trial, Verdict, run_check
+from ponder_ref.conformance.spec_data import requirements
 from ponder_ref.conformance.subject import Subject, most_exact
-from ponder_ref.spec_data import requirements
 
 # Which levels of checks a level has.
 LEVELS = {

@@ -4,7 +4,7 @@ import inspect
 from pathlib import Path
 
 import ponder_ref
-from ponder_ref import interface
+from ponder_ref.conformance import interface
 from ponder_ref.conformance.endings import CannotRun, write_whole
 
 HEAD = '''"""A PonderNet backend. Judge it with
@@ -18,7 +18,7 @@ Arrays have the step axis first: [N, ...batch]. Arrays of the backend must know 
 
 import numpy as np
 
-from ponder_ref.interface import ActHalting, AdamState, Clipped, MuonState, PonderLoss  # noqa: F401
+from ponder_ref.base import ActHalting, AdamState, Clipped, MuonState, PonderLoss# noqa: F401
 
 NAME = "{module}"
 DTYPES = ("float64",)  # of "float64", "float32", "bfloat16", "float16"

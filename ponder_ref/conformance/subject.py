@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref import interface
+from ponder_ref import base
+from ponder_ref.conformance import interface
 from ponder_ref.conformance.compare import LOW_PRECISION, Violation, describe
 
 PRIORS = ("geometric_log_prior", "uniform_log_prior", "poisson_log_prior")
 RESULTS = {
-    "ponder_loss": interface.PonderLoss,
-    "act_halting": interface.ActHalting,
-    "adam_update": interface.AdamState,
-    "muon_update": interface.MuonState,
-    "clip_by_global_norm": interface.Clipped,
+    "ponder_loss": base.PonderLoss,
+    "act_halting": base.ActHalting,
+    "adam_update": base.AdamState,
+    "muon_update": base.MuonState,
+    "clip_by_global_norm": base.Clipped,
 }
 PAIRS = ("key", "counter")  # arguments of two words, given as arrays whose first axis has length 2
 

@@ -16,13 +16,13 @@ import numpy as np
 
 import ponder_ref
 from ponder_ref.models import check_parameters
-from ponder_ref.transformer import transformer_encode, transformer_readout, transformer_transition
+from ponder_ref.models.transformer import transformer_encode, transformer_readout, transformer_transition
+from ponder_ref.runtime.checkpoint import parameters
+from ponder_ref.runtime.errors import Refused, one_sentence, say
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
-from tasks.checkpoint import parameters
 from tasks.config import Parser
-from tasks.errors import Refused, one_sentence, say
 from tasks.shipped import PRETRAINED, open_trained
 
 HINT = "a story, a sentence a line; a line that ends in ? asks; an empty line begins a new story; Ctrl-D ends"

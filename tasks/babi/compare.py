@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ponder_ref.runtime.errors import Refused, one_sentence
 from tasks.babi.stories import Story, examples
-from tasks.errors import Refused, one_sentence
 
 LEVEL = 1e-3  # a corrected p below this means that the stories are not drawn alike
 MOST = 5 * 10**7  # statements above all questions of a task: the rules read them for each question

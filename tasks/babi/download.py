@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ponder_ref.runtime.checkpoint import write_whole
+from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
 from tasks.babi.files import ARCHIVE_ROOT, members
 from tasks.babi.http import save
 from tasks.babi.stories import TASK_NAMES
-from tasks.checkpoint import write_whole
 from tasks.config import Parser
-from tasks.errors import Refused, cannot_write, one_sentence
 
 URL = "https://s3.amazonaws.com/text-datasets/babi_tasks_1-20_v1-2.tar.gz"
 LAYOUT = "en-10k"

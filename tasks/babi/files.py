@@ -18,9 +18,9 @@ from pathlib import Path
 from re import compile as pattern
 
 from ponder_ref.checks import quoted
+from ponder_ref.runtime.errors import Refused, reason
 from tasks.babi import text, vocabulary
 from tasks.babi.stories import SPLITS, TASK_NAMES, Story
-from tasks.errors import Refused, reason
 
 LAYOUTS = ("en-valid-10k", "en-10k", "en-valid", "en")  # the first that is there is taken
 ARCHIVE_ROOT = "tasks_1-20_v1-2"

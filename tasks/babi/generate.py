@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 
 from ponder_ref.checks import quoted
+from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
+from ponder_ref.runtime.files import TEMPORARY, alone, make_folder, read_json, write_whole
 from tasks.babi import text
 from tasks.babi.draws import Draws
 from tasks.babi.files import UNFINISHED
@@ -25,8 +27,6 @@ from tasks.babi.stories import SPLITS, TASK_NAMES, TASKS, Story, first_questions
 from tasks.babi.worlds import MAKE
 from tasks.batches import STREAMS
 from tasks.config import Integer, Parser
-from tasks.errors import Refused, cannot_write, one_sentence
-from tasks.files import TEMPORARY, alone, make_folder, read_json, write_whole
 from tasks.options import MAX_SEED
 
 OVERLAPPING = frozenset({4, 17})

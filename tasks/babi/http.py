@@ -8,7 +8,7 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import Refused, on_one_line
+from ponder_ref.runtime.errors import Refused, on_one_line
 
 TIMEOUT = 60  # seconds without a byte
 DEADLINE = 3600  # seconds for all, redirections and headers included

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ponder_ref.interface import Batch
+from ponder_ref.base import Batch
 from tasks.babi.encode import BUCKETS, Table, buckets_of, cut, gather
 from tasks.batches import STREAMS, words
 

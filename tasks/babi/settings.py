@@ -5,13 +5,13 @@ import math
 from typing import Any
 
 from ponder_ref.checks import quoted
-from ponder_ref.settings import Transformer
+from ponder_ref.models.transformer import Transformer
+from ponder_ref.runtime.errors import Refused
 from tasks.babi.encode import CLASSES, MAX_SENTENCES
 from tasks.babi.files import LAYOUTS
 from tasks.babi.generate import parse_tasks
 from tasks.babi.vocabulary import MAX_WORDS, WORDS
 from tasks.config import Choice, Integer, Number, Text, option
-from tasks.errors import Refused
 from tasks.options import HALTING, TRAINING, TrainingConfig
 
 DATA, MODEL = "bAbI data", "Universal Transformer"

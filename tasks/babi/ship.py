@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from ponder_ref.runtime.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, to_bytes
+from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
+from ponder_ref.runtime.files import TEMPORARY, alone, is_unfinished, make_folder, write_together
 from tasks.babi.card import make_card, render
 from tasks.babi.report import verdict
 from tasks.babi.task import Babi
-from tasks.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, to_bytes
 from tasks.command import THREADS, flag_value
 from tasks.config import Parser, to_json
-from tasks.errors import Refused, cannot_write, one_sentence
-from tasks.files import TEMPORARY, alone, is_unfinished, make_folder, write_together
 from tasks.loop import evaluate
 from tasks.runs import CONFIG, METRICS, Run
 from tasks.shipped import MODEL, is_shipped, open_trained

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ponder_ref.buckets import with_dropout
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.settings import Transformer
+from ponder_ref.base import Batch
+from ponder_ref.models._buckets import with_dropout
+from ponder_ref.models.transformer import Transformer
+from ponder_ref.runtime.checkpoint import fingerprint
+from ponder_ref.runtime.errors import Refused
 from tasks.babi.download import URL, choose_folder
 from tasks.babi.encode import Inputs, Table, buckets_up_to, cut, generated_table, join, loaded_table
 from tasks.babi.files import open_source
@@ -23,8 +24,6 @@ from tasks.babi.sampling import Pool
 from tasks.babi.settings import ANY, DATA, PRESETS, BabiConfig
 from tasks.babi.stories import TASK_NAMES
 from tasks.batches import EvalBatch
-from tasks.checkpoint import fingerprint
-from tasks.errors import Refused
 
 EVAL_ROWS = 2048  # sentences of an evaluation batch, about: fewer examples of longer stories
 
@@ -79,7 +78,7 @@ class Babi:
         return self.config.model_settings()
 
     def initial_parameters(self) -> dict[str, np.ndarray]:
-        return initial_parameters(self.model(), self.config.seed)
+        return self.model().initial_parameters(self.config.seed)
 
     def splits(self, stage: str) -> tuple[str, ...]:
         return (stage,)

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from ponder_ref.checks import quoted
+from ponder_ref.runtime.errors import Refused
 from tasks.babi.stories import Question, Story
-from tasks.errors import Refused
 
 # In the files of these tasks no blank stands between the question mark and the tab.
 WITHOUT_BLANK = frozenset({4, *range(15, 21)})

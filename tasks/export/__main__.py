@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.base import SPEC_VERSION
 from ponder_ref.models import check_parameters
-from ponder_ref.settings import Model
-from tasks.checkpoint import INSTALL, parameters
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.checkpoint import INSTALL, parameters
+from ponder_ref.runtime.errors import Refused, one_sentence
+from ponder_ref.runtime.files import is_unfinished, make_folder, read_json, write_together
 from tasks.command import flag_value, refuse
 from tasks.config import Choice, Integer, Number, Parser, show
-from tasks.errors import Refused, one_sentence
 from tasks.export.policy import MOST_STEPS, POLICIES, Exit
-from tasks.files import is_unfinished, make_folder, read_json, write_together
 from tasks.registry import task_class
 from tasks.runs import Run, is_of_a_run, read_config
 
@@ -138,7 +138,7 @@ def check_installed(format: str) -> None:
             raise Refused(f"--format {format} needs {name!r}, which is not installed: {install}")
 
 
-def load_parameters(run: Run, model: Model, file: Path | None) -> tuple[dict[str, np.ndarray], int]:
+def load_parameters(run: Run, model: Rnn, file: Path | None) -> tuple[dict[str, np.ndarray], int]:
     """The model's parameters in float32 from a checkpoint, the newest without a file, and its update."""
     found = run.load(file)
     if found is None:

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from ponder_ref.models.rnn import Rnn
 from ponder_ref.sampling import MASK, PARITY, ROTATIONS
-from ponder_ref.settings import Model
 from tasks.export.graph import Carried, Graph, Start, dtype_code, info
 from tasks.export.policy import Exit, answer_shape, port
 
@@ -23,7 +23,7 @@ BLOCK = 16  # steps whose uniforms are made together: a runtime's price is by th
 F, I = np.float32, np.int64  # noqa: E741
 
 
-def ports(model: Model, exit: Exit) -> dict[str, Any]:
+def ports(model: Rnn, exit: Exit) -> dict[str, Any]:
     """Inputs and outputs of the graph, in order."""
     inputs = [port("x", "float32", "batch", model.inputs)]
     if exit.policy == "sample":
@@ -32,7 +32,7 @@ def ports(model: Model, exit: Exit) -> dict[str, Any]:
     return {"inputs": inputs, "outputs": [*outputs, port("iterations", "int64")]}
 
 
-def about(model: Model, exit: Exit) -> dict[str, Any]:
+def about(model: Rnn, exit: Exit) -> dict[str, Any]:
     return {"format": "onnx", "opset": OPSET, "ir_version": IR_VERSION} | ports(model, exit)
 
 
@@ -76,7 +76,7 @@ class Step:
     units of exp(top)).
     """
 
-    def __init__(self, g: Graph, model: Model, params: Mapping[str, np.ndarray], exit: Exit):
+    def __init__(self, g: Graph, model: Rnn, params: Mapping[str, np.ndarray], exit: Exit):
         self.exit, self.outputs = exit, model.outputs
         at = {name: g.constant(np.asarray(value, F), name) for name, value in params.items() if name.startswith("rnn")}
         self.projected = g("Add", g("MatMul", "x", at["rnn.w_x"]), at["rnn.b"])
@@ -164,7 +164,7 @@ class Step:
         }
 
 
-def write(model: Model, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
+def write(model: Rnn, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
     """The file: inputs and outputs as `ports` has them, the description as JSON in the metadata under "pondernet"."""
     g = Graph()
     step = Step(g, model, params, exit)

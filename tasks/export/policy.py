@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ponder_ref import checks
-from ponder_ref.settings import Model, check_choice
+from ponder_ref.checks import check_choice
+from ponder_ref.models.rnn import Rnn
 
 POLICIES = ("sample", "quantile", "fixed", "expected")
 MOST_STEPS = 2**16 - 1  # what the counter of S2 has room for
@@ -44,7 +45,7 @@ class Exit:
         return {"name": self.policy, "max_steps": self.max_steps} | {name: getattr(self, name) for name in own}
 
 
-def answer_shape(model: Model, batch: Any) -> tuple[Any, ...]:
+def answer_shape(model: Rnn, batch: Any) -> tuple[Any, ...]:
     """The shape of a prediction: no last axis where there is one output (M8)."""
     return (batch,) if model.outputs == 1 else (batch, model.outputs)
 

@@ -12,13 +12,13 @@ from jax.nn import log_sigmoid, sigmoid
 
 from ponder_jax.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_jax.sampling import threefry2x32
-from ponder_ref.settings import Model
+from ponder_ref.models.rnn import Rnn
 from tasks.export.policy import Exit, answer_shape, port
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
-def ports(model: Model, exit: Exit) -> dict[str, Any]:
+def ports(model: Rnn, exit: Exit) -> dict[str, Any]:
     """Arguments and results of the program, in order. Without x64 JAX has no 64-bit integers."""
     inputs = [port("x", "float32", "batch", model.inputs)]
     if exit.policy == "sample":
@@ -27,7 +27,7 @@ def ports(model: Model, exit: Exit) -> dict[str, Any]:
     return {"inputs": inputs, "outputs": [*outputs, port("iterations", "int32")]}
 
 
-def about(model: Model, exit: Exit) -> dict[str, Any]:
+def about(model: Rnn, exit: Exit) -> dict[str, Any]:
     return {"format": "stablehlo", "jax": jax.__version__, "platforms": list(PLATFORMS)} | ports(model, exit)
 
 
@@ -90,7 +90,7 @@ def add_expected(exit: Exit, old: Carry, y_hat, z, stops) -> tuple[jax.Array, ja
     return answer, top, mass
 
 
-def program(model: Model, params: Mapping[str, Any], exit: Exit):
+def program(model: Rnn, params: Mapping[str, Any], exit: Exit):
     """The function that is exported: (x), or (x, seed, example_ids) for "sample", to (y_hat, steps, iterations)."""
 
     def answer(x: jax.Array, *draws: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -115,7 +115,7 @@ def program(model: Model, params: Mapping[str, Any], exit: Exit):
     return answer
 
 
-def write(model: Model, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
+def write(model: Rnn, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
     """The file: a program for any batch and platform, its arguments and results as `ports` has them."""
     del description  # the format has no place for it
     weights = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}

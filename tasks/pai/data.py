@@ -6,9 +6,9 @@ from typing import Protocol
 
 import numpy as np
 
-from ponder_ref.interface import Batch
+from ponder_ref.base import Batch
+from ponder_ref.runtime.errors import Refused
 from tasks.batches import STREAMS, example_ids, words
-from tasks.errors import Refused
 from tasks.pai.trials import LENGTHS, SEQUENCES, Drawn, draw, word_count
 
 TARGETS = ("class", "side")

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from ponder_ref.runtime.errors import Refused, one_sentence
 from tasks.batches import EVAL_BATCH
 from tasks.config import Integer, Parser
-from tasks.errors import Refused, one_sentence
 from tasks.options import MAX_SEED
 from tasks.pai.data import Data
 from tasks.pai.images import CLASSES, POOLS, Images

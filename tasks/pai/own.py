@@ -17,9 +17,9 @@ from typing import BinaryIO, Literal
 
 import numpy as np
 
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import opened
 from tasks.batches import words
-from tasks.errors import Refused
-from tasks.files import opened
 from tasks.pai.images import STREAM
 
 MAGIC = b"\x93NUMPY"

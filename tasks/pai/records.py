@@ -15,8 +15,8 @@ from typing import BinaryIO
 import numpy as np
 
 from ponder_ref.checks import quoted
-from tasks import files
-from tasks.errors import Refused
+from ponder_ref.runtime import files
+from ponder_ref.runtime.errors import Refused
 from tasks.pai.crc32c import masked_bytes
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ponder_ref.base import Batch
 from ponder_ref.checks import quoted
-from ponder_ref.interface import Batch
+from ponder_ref.runtime.errors import Refused, reason
 from tasks.batches import STREAMS, example_ids, words
-from tasks.errors import Refused, reason
 from tasks.pai import records
 from tasks.pai.layout import Inputs, compact, numbered
 from tasks.pai.sequences import kinds_of

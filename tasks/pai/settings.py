@@ -3,9 +3,9 @@
 import dataclasses
 from typing import Any
 
-from ponder_ref.settings import PairTransformer
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.runtime.errors import Refused
 from tasks.config import Choice, Integer, Number, Text, option
-from tasks.errors import Refused
 from tasks.options import HALTING, OPTIMISER, TRAINING, TrainingConfig
 from tasks.pai.data import TARGETS
 

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ponder_ref.init import initial_parameters
-from ponder_ref.interface import Batch
-from ponder_ref.pair_inputs import with_masks
-from ponder_ref.settings import PairTransformer
+from ponder_ref.base import Batch
+from ponder_ref.models._pair_inputs import with_masks
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH, EvalBatch
-from tasks.errors import Refused
 from tasks.pai import difficulty
 from tasks.pai.data import Data
 from tasks.pai.images import Images
@@ -90,7 +89,7 @@ class Pai:
         return self.config.model_settings(width=self.width, outputs=self.data.outputs)
 
     def initial_parameters(self) -> dict[str, np.ndarray]:
-        return initial_parameters(self.model(), self.config.seed, tied_output=self.config.tied_output == "on")
+        return self.model().initial_parameters(self.config.seed, tied_output=self.config.tied_output == "on")
 
     def splits(self, stage: str) -> tuple[str, ...]:
         """What is evaluated; the test of a run has the paper's number of items and the controls beside it."""

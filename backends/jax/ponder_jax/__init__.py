@@ -36,7 +36,7 @@ from ponder_jax.priors import geometric_log_prior, poisson_log_prior, uniform_lo
 from ponder_jax.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_jax.stream import stream
 from ponder_jax.transformer import transformer_encode, transformer_readout, transformer_transition
-from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.base import SPEC_VERSION
 
 if TYPE_CHECKING:
     from ponder_jax.net import PonderNet

@@ -6,7 +6,7 @@ import numpy as np
 
 from ponder_jax.arrays import as_float, expand_right, jitted, step_numbers
 from ponder_ref import checks
-from ponder_ref.interface import ActHalting
+from ponder_ref.base import ActHalting
 
 
 def act_halting(lambdas: jax.Array, *, epsilon: float = 0.01) -> ActHalting:

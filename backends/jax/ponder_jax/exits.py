@@ -13,7 +13,7 @@ from jax.nn import log_sigmoid
 
 from ponder_jax.arrays import as_float
 from ponder_jax.sampling import uniforms_at
-from ponder_ref.interface import ExitRule
+from ponder_ref.base import ExitRule
 from ponder_ref.sampling import MASK
 
 

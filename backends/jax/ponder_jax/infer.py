@@ -16,7 +16,7 @@ from ponder_jax.exits import Memory, Numbers, decide, fresh_memory, numbers_of
 from ponder_jax.halting import expected_prediction, log_halting
 from ponder_jax.pondering import settle
 from ponder_ref import checks
-from ponder_ref.interface import ExitRule, Predicted, Trace
+from ponder_ref.base import ExitRule, Predicted, Trace
 
 AUTO_BYTES = 8 * 2**20
 LEAST_SLOTS = 16

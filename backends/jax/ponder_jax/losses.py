@@ -8,7 +8,7 @@ import numpy as np
 
 from ponder_jax.arrays import as_float, expand_right, jitted
 from ponder_ref import checks
-from ponder_ref.interface import PonderLoss
+from ponder_ref.base import PonderLoss
 
 
 @jitted

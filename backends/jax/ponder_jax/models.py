@@ -12,8 +12,10 @@ from ponder_jax.rnn import rnn_unroll
 from ponder_jax.transformer import transformer_unroll
 from ponder_jax.ut_act import ut_act_unroll
 from ponder_ref import checks
-from ponder_ref.interface import Pondered
-from ponder_ref.settings import AnyModel, PairTransformer, Transformer
+from ponder_ref.base import Pondered
+from ponder_ref.models import Model
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.models.transformer import Transformer
 
 Params = Mapping[str, jax.Array]
 
@@ -41,7 +43,7 @@ def rnn_initial_state(params: Params, projected: jax.Array) -> jax.Array:
 
 
 def run_model(
-    model: AnyModel,
+    model: Model,
     params: Params,
     inputs: Any,
     *,

@@ -13,8 +13,8 @@ from ponder_jax.infer import predict
 from ponder_jax.pondering import Shared, ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior
 from ponder_ref import checks
-from ponder_ref.interface import Pondered, PonderLoss, Predicted
-from ponder_ref.streams import own_exit
+from ponder_ref.base import Pondered, PonderLoss, Predicted
+from ponder_ref.exits import own_exit
 
 _AS_BUILT: Any = object()  # an argument not given: the module's own value
 

@@ -10,7 +10,7 @@ import numpy as np
 from ponder_jax.arrays import as_float
 from ponder_ref import checks
 from ponder_ref import optim as reference
-from ponder_ref.interface import AdamState, Clipped, MuonState
+from ponder_ref.base import AdamState, Clipped, MuonState
 
 schedule = reference.schedule
 

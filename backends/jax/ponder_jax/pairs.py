@@ -14,11 +14,10 @@ import jax
 import jax.numpy as jnp
 
 from ponder_jax.transformer import layer_norm, unpack
-from ponder_ref.buckets import dropped_share
-from ponder_ref.interface import LeavingRule
-from ponder_ref.pair_inputs import check_inputs
-from ponder_ref.pairs import TOKENS, count_layers, stage_ends
-from ponder_ref.settings import PairTransformer
+from ponder_ref.base import LeavingRule
+from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models._pair_inputs import check_inputs
+from ponder_ref.models.pairs import TOKENS, PairTransformer, count_layers, stage_ends
 
 Params = Mapping[str, jax.Array]
 

@@ -14,7 +14,7 @@ from ponder_jax.arrays import as_float, either, expand_right, on_any, settle_axe
 from ponder_jax.halting import log_halting
 from ponder_jax.losses import ponder_loss, weighted_mean
 from ponder_ref import checks
-from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
+from ponder_ref.base import LeavingRule, Pondered, PonderLoss
 
 
 def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> LeavingRule | None:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ponder_ref.interface import LeavingRule
+from ponder_ref.base import LeavingRule
 
 FEW = 4  # heads whose gradient is spread over the units entry by entry: a product so thin takes longer (measured)
 

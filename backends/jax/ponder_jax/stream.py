@@ -16,8 +16,9 @@ from ponder_jax.exits import Numbers, fresh_memory, numbers_of
 from ponder_jax.infer import Policy, Slots, advance, as_tree, empty_blend, one_step, select
 from ponder_jax.pondering import settle
 from ponder_ref import checks
-from ponder_ref.interface import Answer, ExitRule
-from ponder_ref.streams import Source, answers_of, in_order, stream_rule
+from ponder_ref.base import Answer, ExitRule
+from ponder_ref.exits import stream_rule
+from ponder_ref.runtime.stream import Source, answers_of, in_order
 
 SHARE = 4  # examples are admitted and answered by slots / SHARE
 RUNNING, IDLE = 0, 1  # places of slots; the host knows which example is where

@@ -16,11 +16,11 @@ from ponder_jax.models import run_model
 from ponder_jax.optim import adam_update, clip_by_global_norm, global_norm, muon_update
 from ponder_jax.pondering import pondering_loss
 from ponder_jax.priors import geometric_log_prior
-from ponder_ref.interface import Batch, Pondered
-from ponder_ref.models import check_parameters, matrices, parameter_shapes
-from ponder_ref.pairs import stage_ends
-from ponder_ref.settings import AnyModel, Method, Optimiser, PairTransformer
-from ponder_ref.training import flatten_state, learning_rates, split_state
+from ponder_ref.base import Batch, Pondered
+from ponder_ref.models import Model, check_parameters
+from ponder_ref.models.pairs import PairTransformer, stage_ends
+from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.train import flatten_state, learning_rates, split_state
 
 
 def limit_threads(threads: int) -> None:
@@ -46,7 +46,7 @@ def is_correct(output: str, y_hat: jax.Array, targets: jax.Array) -> jax.Array:
     return right.astype(y_hat.dtype)
 
 
-def measure(model: AnyModel, out: Pondered, targets, weights) -> dict[str, jax.Array]:
+def measure(model: Model, out: Pondered, targets, weights) -> dict[str, jax.Array]:
     """Exact expected accuracy and steps of a batch, and how many steps were run."""
     if out.act is not None:
         accuracy = is_correct(model.output, act_output(out.act.weights, out.y_hat), targets)
@@ -70,7 +70,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: AnyModel,
+        model: Model,
         method: Method,
         optimiser: Optimiser,
         *,
@@ -81,7 +81,7 @@ class Trainer:
         if dtype == "float64" and jnp.zeros((), "float64").dtype != "float64":
             raise ValueError("dtype float64 needs JAX_ENABLE_X64=1 in the environment, got float32's default")
         self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, dtype
-        self.by_muon = matrices(model) if optimiser.name == "muon" else ()
+        self.by_muon = model.matrices() if optimiser.name == "muon" else ()
         self.log_prior = geometric_log_prior(method.lambda_p, method.max_steps, dtype=dtype)
         self._chunk = jax.jit(self._train_chunk)
         self._unroll = jax.jit(self._unroll_model, static_argnames="max_steps")
@@ -89,7 +89,7 @@ class Trainer:
     def init(self, params: Mapping[str, np.ndarray]) -> TrainState:
         """The state before the first update."""
         check_parameters(self.model, params)
-        arrays = {name: jnp.asarray(params[name], self.dtype) for name in parameter_shapes(self.model)}
+        arrays = {name: jnp.asarray(params[name], self.dtype) for name in self.model.shapes()}
         m = {name: jnp.zeros_like(x) for name, x in arrays.items()}
         v = {name: jnp.zeros_like(x) for name, x in arrays.items() if name not in self.by_muon}
         return TrainState(arrays, m, v, 0)

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ponder_ref.buckets import bucket_lengths, check_inputs, dropped_share
-from ponder_ref.interface import LeavingRule
-from ponder_ref.settings import Transformer
-from ponder_ref.transformer import NORM_EPS, count_layers
+from ponder_ref.base import LeavingRule
+from ponder_ref.models._buckets import bucket_lengths, check_inputs, dropped_share
+from ponder_ref.models.transformer import NORM_EPS, Transformer, count_layers
 
 Params = Mapping[str, jax.Array]
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from ponder_jax.act import act_output, act_weights
 from ponder_jax.arrays import step_numbers
 from ponder_jax.transformer import advance, begin, questions, read, rows_of
-from ponder_ref.buckets import dropped_share
-from ponder_ref.interface import ActHalting, Pondered
-from ponder_ref.settings import Transformer
+from ponder_ref.base import ActHalting, Pondered
+from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models.transformer import Transformer
 
 SURE = 1e4  # a halting logit that leaves no doubt
 

@@ -3,7 +3,7 @@
 Same names, file by file, as `ponder_jax`; judged by `python -m ponder_ref.conformance --backend ponder_torch`.
 """
 
-from ponder_ref.interface import SPEC_VERSION
+from ponder_ref.base import SPEC_VERSION
 from ponder_torch.act import act_cost, act_halting, act_output
 from ponder_torch.arrays import DTYPES, NAME, compiled, from_numpy, to_numpy, value_and_grad, vmapped
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy, squared_error

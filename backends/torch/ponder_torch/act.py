@@ -3,7 +3,7 @@
 import torch
 
 from ponder_ref import checks
-from ponder_ref.interface import ActHalting
+from ponder_ref.base import ActHalting
 from ponder_torch.arrays import as_float, expand_right, step_numbers
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid
 
-from ponder_ref.interface import ExitRule
+from ponder_ref.base import ExitRule
 from ponder_ref.sampling import uniforms_at
 from ponder_torch.arrays import as_float
 

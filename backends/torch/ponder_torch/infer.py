@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from ponder_ref import checks
-from ponder_ref.interface import ExitRule, Predicted, Trace
+from ponder_ref.base import ExitRule, Predicted, Trace
 from ponder_ref.trees import check_alike, leaves_of, map_tree
 from ponder_torch.arrays import as_float, expand_right
 from ponder_torch.exits import Exits, uniform_block

@@ -5,7 +5,7 @@ import math
 import torch
 
 from ponder_ref import checks
-from ponder_ref.interface import PonderLoss
+from ponder_ref.base import PonderLoss
 from ponder_torch.arrays import as_float, expand_right
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import torch
 
 from ponder_ref import checks
-from ponder_ref.interface import Pondered
-from ponder_ref.settings import AnyModel, PairTransformer, Transformer
+from ponder_ref.base import Pondered
+from ponder_ref.models import Model
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.models.transformer import Transformer
 from ponder_torch.pairs import pairs_unroll
 from ponder_torch.pondering import leaving_rule, pondered
 from ponder_torch.rnn import Memory, rnn_unroll
@@ -40,7 +42,7 @@ def rnn_initial_state(params: Params, projected: torch.Tensor) -> torch.Tensor:
 
 
 def run_model(
-    model: AnyModel,
+    model: Model,
     params: Params,
     inputs: Any,
     *,

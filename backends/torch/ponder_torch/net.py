@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from ponder_ref import checks
-from ponder_ref.interface import Pondered, PonderLoss, Predicted
-from ponder_ref.streams import own_exit
+from ponder_ref.base import Pondered, PonderLoss, Predicted
+from ponder_ref.exits import own_exit
 from ponder_torch.arrays import to_numpy
 from ponder_torch.infer import predict
 from ponder_torch.pondering import ponder, pondering_loss

@@ -8,7 +8,7 @@ import torch
 
 from ponder_ref import checks
 from ponder_ref import optim as reference
-from ponder_ref.interface import AdamState, Clipped, MuonState
+from ponder_ref.base import AdamState, Clipped, MuonState
 from ponder_torch.arrays import as_float
 
 schedule = reference.schedule

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import torch
 
-from ponder_ref.buckets import dropped_share
-from ponder_ref.interface import LeavingRule
-from ponder_ref.pair_inputs import check_inputs
-from ponder_ref.pairs import TOKENS, count_layers, stage_ends
-from ponder_ref.settings import PairTransformer
+from ponder_ref.base import LeavingRule
+from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models._pair_inputs import check_inputs
+from ponder_ref.models.pairs import TOKENS, PairTransformer, count_layers, stage_ends
 from ponder_torch.transformer import layer_norm, unpack
 
 Params = Mapping[str, torch.Tensor]

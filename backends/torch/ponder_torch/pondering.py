@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from ponder_ref import checks
-from ponder_ref.interface import LeavingRule, Pondered, PonderLoss
+from ponder_ref.base import LeavingRule, Pondered, PonderLoss
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
 from ponder_torch.arrays import as_float, check_tensors, expand_right

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ponder_ref.interface import LeavingRule
+from ponder_ref.base import LeavingRule
 
 
 class Memory:

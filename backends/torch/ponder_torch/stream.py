@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from ponder_ref import checks
-from ponder_ref.interface import Answer, ExitRule
-from ponder_ref.streams import Source, answers_of, in_order, stream_rule
+from ponder_ref.base import Answer, ExitRule
+from ponder_ref.exits import stream_rule
+from ponder_ref.runtime.stream import Source, answers_of, in_order
 from ponder_ref.trees import leaves_of, map_tree
 from ponder_torch.infer import Slots
 

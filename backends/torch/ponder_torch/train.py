@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ponder_ref.interface import AdamState, Batch, MuonState, Pondered
-from ponder_ref.models import check_parameters, matrices, parameter_shapes
-from ponder_ref.settings import AnyModel, Method, Optimiser, PairTransformer
-from ponder_ref.training import flatten_state, learning_rates, split_state
+from ponder_ref.base import AdamState, Batch, MuonState, Pondered
+from ponder_ref.models import Model, check_parameters
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.train import flatten_state, learning_rates, split_state
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_output
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy
@@ -52,7 +53,7 @@ def is_correct(output: str, y_hat: torch.Tensor, targets: torch.Tensor) -> torch
 
 
 @torch.no_grad()
-def measure(model: AnyModel, out: Pondered, targets, weights) -> dict[str, torch.Tensor]:
+def measure(model: Model, out: Pondered, targets, weights) -> dict[str, torch.Tensor]:
     """Exact expected accuracy and steps of a batch, and how many steps were run."""
     if out.act is not None:
         accuracy = is_correct(model.output, act_output(out.act.weights, out.y_hat), targets)
@@ -75,7 +76,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: AnyModel,
+        model: Model,
         method: Method,
         optimiser: Optimiser,
         *,
@@ -85,15 +86,15 @@ class Trainer:
         if threads is not None:
             limit_threads(threads)
         self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, getattr(torch, dtype)
-        self.by_muon = matrices(model) if optimiser.name == "muon" else ()
-        self.by_adam = {name: shape for name, shape in parameter_shapes(model).items() if name not in self.by_muon}
+        self.by_muon = model.matrices() if optimiser.name == "muon" else ()
+        self.by_adam = {name: shape for name, shape in model.shapes().items() if name not in self.by_muon}
         self._memory = Memory()
         self.log_prior = geometric_log_prior(method.lambda_p, method.max_steps, dtype=dtype)
 
     def init(self, params: Mapping[str, np.ndarray]) -> TrainState:
         """The state before the first update."""
         check_parameters(self.model, params)
-        tensors = {name: torch.tensor(params[name], dtype=self.dtype) for name in parameter_shapes(self.model)}
+        tensors = {name: torch.tensor(params[name], dtype=self.dtype) for name in self.model.shapes()}
         m = {name: torch.zeros_like(x) for name, x in tensors.items()}
         v = {name: torch.zeros_like(x) for name, x in tensors.items() if name not in self.by_muon}
         return TrainState(tensors, m, v, 0)
@@ -156,7 +157,7 @@ class Trainer:
         params, m, v = (self._split(vector) for vector in packed.adam)
         params |= {name: state.param for name, state in packed.muon.items()}
         m |= {name: state.m for name, state in packed.muon.items()}
-        ordered = parameter_shapes(self.model)
+        ordered = self.model.shapes()
         return TrainState(
             {name: params[name] for name in ordered}, {name: m[name] for name in ordered}, v, packed.update
         )

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import torch
 
-from ponder_ref.buckets import dropped_share
-from ponder_ref.interface import ActHalting, Pondered
-from ponder_ref.settings import Transformer
+from ponder_ref.base import ActHalting, Pondered
+from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models.transformer import Transformer
 from ponder_torch.act import act_output, act_weights
 from ponder_torch.transformer import advance, begin, questions, read, rows_of
 

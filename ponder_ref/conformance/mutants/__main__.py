@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from ponder_ref.conformance.endings import CannotRun, Parser, one_sentence
+from ponder_ref.conformance.interface import INFER_FUNCTIONS, MODULE_FUNCTIONS
 from ponder_ref.conformance.mutants import (
     calls,
     corners,
@@ -24,7 +25,6 @@ from ponder_ref.conformance.mutants import (
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
-from ponder_ref.interface import INFER_FUNCTIONS, MODULE_FUNCTIONS
 
 DEFECTS: tuple[Mutant, ...] = (
     *halting.MUTANTS,

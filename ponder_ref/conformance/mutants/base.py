@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from ponder_ref.interface import FUNCTIONS, INFER_FUNCTIONS, MODULE_FUNCTIONS
+from ponder_ref.conformance.interface import FUNCTIONS, INFER_FUNCTIONS, MODULE_FUNCTIONS
 
 
 @dataclass(frozen=True)

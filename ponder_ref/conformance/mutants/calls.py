@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import ponder_ref as R
+from ponder_ref.base import MuonState
 from ponder_ref.conformance.mutants.base import Mutant, around, changed
-from ponder_ref.interface import MuonState
 from ponder_ref.optim import bias_correction, muon_scale
 from ponder_ref.trees import leaves_of
 

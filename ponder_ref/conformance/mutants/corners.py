@@ -3,9 +3,9 @@
 import numpy as np
 
 import ponder_ref as R
+from ponder_ref.base import Clipped
 from ponder_ref.conformance.mutants.base import Mutant, again, changed, detach
 from ponder_ref.halting import as_float
-from ponder_ref.interface import Clipped
 
 HALF = ("float32", "float16")
 BOTH = ("float64", "float32")

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
+from ponder_ref.base import Pondered, Predicted
 from ponder_ref.conformance.mutants.base import Mutant, around
 from ponder_ref.halting import log_sigmoid
-from ponder_ref.interface import Pondered, Predicted
 from ponder_ref.trees import map_tree
 
 TRAINED = 32  # a limit that is nowhere in the call

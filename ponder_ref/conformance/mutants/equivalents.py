@@ -6,13 +6,13 @@ from functools import wraps
 import numpy as np
 
 import ponder_ref as R
+from ponder_ref.conformance.interface import MODULE_FUNCTIONS
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.mutants.corners import RIGHT
 from ponder_ref.conformance.mutants.inference import SLOT_MACHINE
 from ponder_ref.conformance.mutants.interface import not_written
 from ponder_ref.conformance.mutants.roundings import EQUIVALENTS as ROUNDED
 from ponder_ref.halting import as_float, log_sigmoid
-from ponder_ref.interface import MODULE_FUNCTIONS
 from ponder_ref.sampling import threefry2x32
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
+from ponder_ref.base import Answer, Predicted
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.mutants.slots import machine
 from ponder_ref.halting import log_sigmoid
-from ponder_ref.interface import Answer, Predicted
 
 
 def _around(**changes: Any):

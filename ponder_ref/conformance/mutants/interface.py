@@ -6,9 +6,9 @@ import math
 import numpy as np
 
 import ponder_ref as R
+from ponder_ref.base import AdamState, Clipped, MuonState
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.halting import as_float
-from ponder_ref.interface import AdamState, Clipped, MuonState
 from ponder_ref.optim import bias_correction
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 import ponder_ref as R
+from ponder_ref.base import PonderLoss
 from ponder_ref.conformance.mutants.base import Mutant, detach
 from ponder_ref.halting import as_float
-from ponder_ref.interface import PonderLoss
 
 
 def divided_by_p(log_p, step_losses):

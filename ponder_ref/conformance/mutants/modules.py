@@ -7,8 +7,8 @@ import numpy as np
 import ponder_ref
 from ponder_ref import pondering as right
 from ponder_ref.act import act_output
+from ponder_ref.base import Pondered, PonderLoss
 from ponder_ref.conformance.mutants.base import Mutant, detach
-from ponder_ref.interface import Pondered, PonderLoss
 from ponder_ref.trees import map_tree
 
 

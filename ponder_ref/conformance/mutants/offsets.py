@@ -5,11 +5,11 @@ import inspect
 import numpy as np
 
 import ponder_ref as R
-from ponder_ref import spec_data
+from ponder_ref.conformance import spec_data
 from ponder_ref.conformance.compare import QUANTITIES, bound, tolerance
+from ponder_ref.conformance.interface import FUNCTIONS
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.oracle import terms
-from ponder_ref.interface import FUNCTIONS
 
 TIMES = 10
 SPEAKS = {

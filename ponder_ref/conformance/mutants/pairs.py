@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ponder_ref import pairs as right
 from ponder_ref.conformance.mutants.base import Mutant, detach
+from ponder_ref.models import pairs as right
 
 
 def _one_application(params, h, tokens, step, *, heads, kept=None, dropout=0.0):

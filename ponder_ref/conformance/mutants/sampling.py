@@ -6,10 +6,10 @@ Where a mutant calls the right function without using its result, it is for its 
 import numpy as np
 
 import ponder_ref as R
+from ponder_ref.base import ActHalting
 from ponder_ref.conformance.mutants.base import Mutant, again, changed, detach
 from ponder_ref.conformance.mutants.equivalents import OWN_GENERATOR, categorical
 from ponder_ref.halting import as_float, step_numbers
-from ponder_ref.interface import ActHalting
 from ponder_ref.sampling import MASK
 
 

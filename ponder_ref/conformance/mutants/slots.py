@@ -7,9 +7,9 @@ import numpy as np
 
 import ponder_ref
 from ponder_ref import checks
-from ponder_ref.interface import ExitRule, Predicted
+from ponder_ref.base import ExitRule, Predicted
+from ponder_ref.exits import DEFAULTS
 from ponder_ref.sampling import uniforms_at
-from ponder_ref.streams import DEFAULTS
 from ponder_ref.trees import leaves_of, map_tree
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
+from ponder_ref.base import Answer
 from ponder_ref.conformance.mutants.base import Mutant, around
-from ponder_ref.interface import Answer
 from ponder_ref.trees import map_tree
 
 

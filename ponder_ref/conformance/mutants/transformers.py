@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ponder_ref import transformer as right
 from ponder_ref.conformance.mutants.base import Mutant, detach
+from ponder_ref.models import transformer as right
 
 
 def _padding_is_attended(params, words, h, step, *, heads, kept=None, dropout=0.0):

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref.models import parameter_shapes
+from ponder_ref.models import Model
 from ponder_ref.optim import schedule
-from ponder_ref.settings import AnyModel, Optimiser
+from ponder_ref.runtime.settings import Optimiser
 
+# What `Trainer.train_steps` measures of every update.
+TRAIN_KEYS = ("loss", "loss_rec", "loss_reg", "accuracy", "expected_steps", "steps_run", "grad_norm")
 PARTS = ("params", "m", "v")
 
 
@@ -46,10 +48,10 @@ def flatten_state(params: Mapping, m: Mapping, v: Mapping, update: int) -> dict[
 
 
 def split_state(
-    arrays: Mapping[str, np.ndarray], model: AnyModel, by_muon: tuple[str, ...]
+    arrays: Mapping[str, np.ndarray], model: Model, by_muon: tuple[str, ...]
 ) -> tuple[dict, dict, dict, int]:
     """The inverse of `flatten_state`; ValueError if the arrays are not those of the model and its optimiser."""
-    shapes = parameter_shapes(model)
+    shapes = model.shapes()
     wanted = {"update": ()}
     for part in PARTS:
         wanted |= {f"{part}.{k}": shape for k, shape in shapes.items() if part != "v" or k not in by_muon}

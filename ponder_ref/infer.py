@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from ponder_ref import checks
+from ponder_ref.base import Answer, ExitRule, Predicted, Trace
+from ponder_ref.exits import stream_rule
 from ponder_ref.halting import as_float, expected_prediction, log_halting, log_sigmoid
-from ponder_ref.interface import Answer, ExitRule, Predicted, Trace
 from ponder_ref.sampling import MASK, uniforms_at
-from ponder_ref.streams import stream_rule
 from ponder_ref.trees import check_alike, leaves_of, map_tree
 
 

@@ -6,49 +6,91 @@ zeros is padding and stands in front. What stands in the rows of padding of a re
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
-from ponder_ref.settings import Transformer
+from ponder_ref import checks
+from ponder_ref.models._init import draw_parameters
 
 NORM_EPS = 1e-6  # under the root of a layer norm: a constant row comes out as 0
+# Deviations of the tables; the mask of places is 1 and as much again by chance (M9).
+EMBEDDINGS = {"embed.words": 0.5, "embed.mask": 1.0, "embed.positions": 0.5, "embed.steps": 0.5}
 
 
-def transformer_shapes(model: Transformer) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the parameters, in canonical order."""
-    d, attention, width = model.embedding, model.attention, model.transition
-    shapes: dict[str, tuple[int, ...]] = {
-        "embed.words": (model.vocabulary, d),
-        "embed.mask": (model.tokens, d),
-        "embed.positions": (model.sentences + 1, d),
-        "embed.steps": (model.steps, d),
-        "block.norm1.scale": (d,),
-        "block.norm1.bias": (d,),
-        "block.q": (d, attention),
-        "block.k": (d, attention),
-        "block.v": (d, attention),
-        "block.o": (attention, d),
-        "block.norm2.scale": (d,),
-        "block.norm2.bias": (d,),
-    }
-    for layer in range(1, model.layers + 1):
-        shapes[f"block.hidden{layer}.w"] = (d if layer == 1 else width, width)
-        shapes[f"block.hidden{layer}.b"] = (width,)
-    return shapes | {
-        "block.out.w": (width, d),
-        "block.out.b": (d,),
-        "final.scale": (d,),
-        "final.bias": (d,),
-        "output.w": (d, model.outputs),
-        "output.b": (model.outputs,),
-        "halt.w": (d, 1),
-        "halt.b": (1,),
-    }
+@dataclass(frozen=True)
+class Transformer:
+    """The Universal Transformer of M9, by default at the sizes of the paper's bAbI experiment (app. C).
 
+    Words are 1..vocabulary, 0 is padding; an input has at most `sentences` sentences and a question, of at most
+    `tokens` words each. `attention` is the width of all heads together, `transition` that of each of the `layers`
+    hidden layers. `steps` is the number of step signals.
+    """
 
-def transformer_matrices(model: Transformer) -> tuple[str, ...]:
-    """The block's matrices, which Muon trains."""
-    return tuple(name for name, shape in transformer_shapes(model).items() if name[:5] == "block" and len(shape) == 2)
+    kind: str = "transformer"
+    vocabulary: int = 145
+    outputs: int = 60
+    tokens: int = 11
+    sentences: int = 320
+    embedding: int = 128
+    attention: int = 512
+    heads: int = 8
+    transition: int = 128
+    layers: int = 1
+    steps: int = 10
+    dropout: float = 0.1
+    output: str = "classes"
+
+    def __post_init__(self):
+        checks.check_choice("kind", self.kind, ("transformer",))
+        checks.check_choice("output", self.output, ("classes",))
+        for name in ("vocabulary", "tokens", "sentences", "embedding", "attention", "heads", "transition"):
+            checks.check_count(name, getattr(self, name), 1)
+        checks.check_count("outputs", self.outputs, 2)
+        checks.check_count("layers", self.layers, 1)
+        checks.check_count("steps", self.steps, 1)
+        if self.attention % self.heads:
+            raise ValueError(f"attention must be a multiple of heads, got {self.attention} and {self.heads}")
+        checks.check_number("dropout", self.dropout, "[0, 1)")
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters, in canonical order."""
+        d, attention, width = self.embedding, self.attention, self.transition
+        shapes: dict[str, tuple[int, ...]] = {
+            "embed.words": (self.vocabulary, d),
+            "embed.mask": (self.tokens, d),
+            "embed.positions": (self.sentences + 1, d),
+            "embed.steps": (self.steps, d),
+            "block.norm1.scale": (d,),
+            "block.norm1.bias": (d,),
+            "block.q": (d, attention),
+            "block.k": (d, attention),
+            "block.v": (d, attention),
+            "block.o": (attention, d),
+            "block.norm2.scale": (d,),
+            "block.norm2.bias": (d,),
+        }
+        for layer in range(1, self.layers + 1):
+            shapes[f"block.hidden{layer}.w"] = (d if layer == 1 else width, width)
+            shapes[f"block.hidden{layer}.b"] = (width,)
+        return shapes | {
+            "block.out.w": (width, d),
+            "block.out.b": (d,),
+            "final.scale": (d,),
+            "final.bias": (d,),
+            "output.w": (d, self.outputs),
+            "output.b": (self.outputs,),
+            "halt.w": (d, 1),
+            "halt.b": (1,),
+        }
+
+    def matrices(self) -> tuple[str, ...]:
+        """The block's matrices, which Muon trains."""
+        return tuple(name for name, shape in self.shapes().items() if name[:5] == "block" and len(shape) == 2)
+
+    def initial_parameters(self, seed: int) -> dict[str, np.ndarray]:
+        """Parameters by canonical name, float64; the tables have deviations of their own."""
+        return draw_parameters(self.shapes(), seed, EMBEDDINGS)
 
 
 def count_layers(params) -> int:

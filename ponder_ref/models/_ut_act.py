@@ -6,7 +6,7 @@ import numpy as np
 
 from ponder_ref.act import act_cost, act_halting, act_output
 from ponder_ref.halting import log_sigmoid
-from ponder_ref.transformer import layer_norm, transformer_encode, transformer_readout, transformer_transition
+from ponder_ref.models.transformer import layer_norm, transformer_encode, transformer_readout, transformer_transition
 
 
 class RowHalting(NamedTuple):

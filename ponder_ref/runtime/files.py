@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
 
-from tasks.errors import Refused, cannot_write, reason
+from ponder_ref.runtime.errors import Refused, cannot_write, reason
 
 try:
     import fcntl
@@ -27,6 +27,9 @@ T = TypeVar("T")
 # What schemas are made of. Never a `pattern`: with one, msgspec 0.22 frees what it does not own in a union with a list.
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
+
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Setting: Any = float | bool | None | list[Whole] | Whole | Name  # in a file
 
 MAX_JSON = 2**20  # bytes
 TEMPORARY = re.compile(r"\.pondernet-[0-9a-f]{16}\.tmp")
@@ -110,6 +113,17 @@ def check_text(**texts: Any) -> None:
     for name, text in texts.items():
         if isinstance(text, str) and not text.isprintable():
             raise ValueError(f"{name} must be text that can be printed, got {text[:60]!r}")
+
+
+def check_settings(values: dict[str, Any], source: str) -> None:
+    """Refuses what no setting can be: objects, lists of other things than integers, integers of more than 64 bits."""
+    for name, value in values.items():
+        shown = f"{source}: {name if name.isidentifier() else 'a field'}"
+        checked(value, Setting, shown)
+        try:
+            check_text(it=value)
+        except ValueError as error:
+            raise Refused(f"{shown}: {error}") from None
 
 
 def read_json(path: Path, kind: Any = Any, missing: str | None = None) -> Any:

@@ -5,51 +5,111 @@ A batch is images `[..., S, width]`; rows `[..., M, 2]`, which images stand in e
 `[..., 3]`, those of cue, left and right.
 """
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
-from ponder_ref.settings import PairTransformer
-from ponder_ref.transformer import layer_norm
+from ponder_ref import checks
+from ponder_ref.models._init import draw_parameters
+from ponder_ref.models.transformer import layer_norm
 
 BLOCKS = ("encoder", "decoder")
 TOKENS = 3  # of a query: cue, left, right
+# Deviations at the start: attention begins as a look-up by likeness, with nothing else in its way.
+DEVIATIONS = {"embed.images": 1.0, "embed.mask": 0.7, "embed.roles": 0.2, "embed.sides": 1.0}
+DEVIATIONS |= {f"{name}.steps": 0.02 for name in BLOCKS} | {f"{name}.out.w": 0.0 for name in BLOCKS} | {"halt.w": 0.0}
+SHARPNESS = 1.5  # of that look-up: the deviation of queries and keys is this over √embedding
+SHARE = 0.5  # of what is found that is added to a token, about
 
 
-def pairs_shapes(model: PairTransformer) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the parameters, in canonical order."""
-    d, attention, width = model.embedding, model.attention, model.transition
-    shapes: dict[str, tuple[int, ...]] = {
-        "embed.images": (model.width, d),
-        "embed.norm.scale": (d,),
-        "embed.norm.bias": (d,),
-        "embed.mask": (2, d),
-        "embed.roles": (TOKENS, d),
-        "embed.sides": (2, d),
-    }
-    for name in BLOCKS:
-        shapes[f"{name}.steps"] = (model.steps, d)
-        if name == "decoder":
-            shapes |= {"decoder.memory.scale": (d,), "decoder.memory.bias": (d,)}
-        shapes |= {f"{name}.norm1.scale": (d,), f"{name}.norm1.bias": (d,)}
-        shapes |= {f"{name}.{part}": (d, attention) for part in "qkv"}
-        shapes |= {f"{name}.o": (attention, d), f"{name}.norm2.scale": (d,), f"{name}.norm2.bias": (d,)}
-        for layer in range(1, model.layers + 1):
-            shapes[f"{name}.hidden{layer}.w"] = (d if layer == 1 else width, width)
-            shapes[f"{name}.hidden{layer}.b"] = (width,)
-        shapes |= {f"{name}.out.w": (width, d), f"{name}.out.b": (d,)}
-    return shapes | {
-        "final.scale": (d,),
-        "final.bias": (d,),
-        "output.w": (2 * d, model.outputs),
-        "output.b": (model.outputs,),
-        "halt.w": (2 * d, 1),
-        "halt.b": (1,),
-    }
+@dataclass(frozen=True)
+class PairTransformer:
+    """The Transformer of M10, by default at the sizes of the paper's experiment on associative inference (app. D).
 
+    Images have `width` numbers. `attention` is the width of all heads together, `transition` that of each of the
+    `layers` hidden layers, `steps` the number of step signals. With memory "xl" the encoder also sees the states of
+    the step before.
+    """
 
-def pairs_matrices(model: PairTransformer) -> tuple[str, ...]:
-    """The matrices of both blocks, which Muon trains."""
-    shapes = pairs_shapes(model).items()
-    return tuple(k for k, v in shapes if k.startswith(BLOCKS) and len(v) == 2 and not k.endswith(".steps"))
+    kind: str = "pairs"
+    width: int = 1000
+    outputs: int = 2
+    embedding: int = 256
+    attention: int = 512
+    heads: int = 8
+    transition: int = 128
+    layers: int = 2
+    steps: int = 10
+    dropout: float = 0.1
+    memory: str = "none"
+    output: str = "classes"
+
+    def __post_init__(self):
+        checks.check_choice("kind", self.kind, ("pairs",))
+        checks.check_choice("output", self.output, ("classes",))
+        checks.check_choice("memory", self.memory, ("none", "xl"))
+        for name in ("width", "embedding", "attention", "heads", "transition", "layers", "steps"):
+            checks.check_count(name, getattr(self, name), 1)
+        checks.check_count("outputs", self.outputs, 2)
+        if self.attention % self.heads:
+            raise ValueError(f"attention must be a multiple of heads, got {self.attention} and {self.heads}")
+        checks.check_number("dropout", self.dropout, "[0, 1)")
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Names and shapes of the parameters, in canonical order."""
+        d, attention, width = self.embedding, self.attention, self.transition
+        shapes: dict[str, tuple[int, ...]] = {
+            "embed.images": (self.width, d),
+            "embed.norm.scale": (d,),
+            "embed.norm.bias": (d,),
+            "embed.mask": (2, d),
+            "embed.roles": (TOKENS, d),
+            "embed.sides": (2, d),
+        }
+        for name in BLOCKS:
+            shapes[f"{name}.steps"] = (self.steps, d)
+            if name == "decoder":
+                shapes |= {"decoder.memory.scale": (d,), "decoder.memory.bias": (d,)}
+            shapes |= {f"{name}.norm1.scale": (d,), f"{name}.norm1.bias": (d,)}
+            shapes |= {f"{name}.{part}": (d, attention) for part in "qkv"}
+            shapes |= {f"{name}.o": (attention, d), f"{name}.norm2.scale": (d,), f"{name}.norm2.bias": (d,)}
+            for layer in range(1, self.layers + 1):
+                shapes[f"{name}.hidden{layer}.w"] = (d if layer == 1 else width, width)
+                shapes[f"{name}.hidden{layer}.b"] = (width,)
+            shapes |= {f"{name}.out.w": (width, d), f"{name}.out.b": (d,)}
+        return shapes | {
+            "final.scale": (d,),
+            "final.bias": (d,),
+            "output.w": (2 * d, self.outputs),
+            "output.b": (self.outputs,),
+            "halt.w": (2 * d, 1),
+            "halt.b": (1,),
+        }
+
+    def matrices(self) -> tuple[str, ...]:
+        """The matrices of both blocks, which Muon trains."""
+        shapes = self.shapes().items()
+        return tuple(k for k, v in shapes if k.startswith(BLOCKS) and len(v) == 2 and not k.endswith(".steps"))
+
+    def initial_parameters(self, seed: int, *, tied_output: bool = False) -> dict[str, np.ndarray]:
+        """Parameters by canonical name, float64; the blocks look up by likeness.
+
+        With `tied_output`, where number j of an image is a score of class j, the answer begins as what the embedding
+        leaves of these scores.
+        """
+        if tied_output and self.outputs != self.width:
+            raise ValueError(f"tied_output must be False but with an output for each number of an image, got {self}")
+        params = draw_parameters(self.shapes(), seed, DEVIATIONS)
+        for name in BLOCKS:
+            params[f"{name}.q"] *= SHARPNESS
+            params[f"{name}.k"] = params[f"{name}.q"].copy()
+            back = SHARE * self.embedding / self.attention
+            params[f"{name}.o"] = np.ascontiguousarray(params[f"{name}.v"].T) * back
+        if tied_output:
+            scores = params["embed.images"].T / math.sqrt(self.embedding)
+            params["output.w"] = np.concatenate([np.zeros_like(scores), scores])
+        return params
 
 
 def count_layers(params, name: str) -> int:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from ponder_ref import checks
-from ponder_ref.buckets import packed_masks
-from ponder_ref.pairs import TOKENS
-from ponder_ref.settings import PairTransformer
+from ponder_ref.models._buckets import packed_masks
+from ponder_ref.models.pairs import TOKENS, PairTransformer
 
 
 def mask_shapes(model: PairTransformer, examples: int, rows: int) -> dict[str, tuple[int, ...]]:

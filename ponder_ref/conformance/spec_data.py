@@ -14,7 +14,7 @@ import numpy as np
 
 @cache
 def spec_folder() -> Path:
-    here = Path(__file__).resolve().parent
+    here = Path(__file__).resolve().parent.parent
     for folder in (here / "_spec", here.parent / "spec"):
         if (folder / "tolerances.toml").is_file():
             return folder

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ponder_ref import checks
-from ponder_ref.settings import PairTransformer, Transformer
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.models.transformer import Transformer
 
 LEVELS = 1 << 16  # a weight is dropped if its 16 random bits are below rate·2¹⁶
 

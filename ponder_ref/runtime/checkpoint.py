@@ -17,10 +17,9 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 import numpy as np
 
-from tasks.config import check_settings
-from tasks.errors import Refused
-from tasks.files import Count, Name, decoded, opened, write_whole
-from tasks.metrics import TRAIN_KEYS
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import Count, Name, check_settings, decoded, opened, write_whole
+from ponder_ref.runtime.train import TRAIN_KEYS
 
 FORMAT = "pondernet checkpoint 1"
 PARAMETERS = "pondernet parameters 1"  # the format without moments: to be used, not trained on

@@ -1,0 +1,1 @@
+"""What backends and tasks share at run time, without a framework: settings, files, checkpoints, streams."""
