@@ -4,6 +4,7 @@ Made on the host from Python numbers, in float64, and rounded once: backends con
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -66,3 +67,27 @@ def poisson_log_prior(rate: float, max_steps: int, *, remainder: str = "normaliz
     # The tail's share as 1/(1 + head/tail), which is accurate whether it is nearly nothing or nearly everything.
     head, tail = _log_sum(log_weights[: max_steps - 1]), _log_sum(log_weights[max_steps - 1 :])
     return np.append(log_weights[: max_steps - 1] - rate, -np.logaddexp(0, head - tail)).astype(dtype)
+
+
+def _poisson(lambda_p: float, max_steps: int, *, dtype: str) -> np.ndarray:
+    checks.check_number("lambda_p", lambda_p, "(0, 1)")  # a rate of 0 leaves one step alone
+    return poisson_log_prior(1 / lambda_p - 1, max_steps, dtype=dtype)
+
+
+# A prior by its name, as a function of (lambda_p, max_steps, dtype), normalised over 1..N. λ_p is 1/mean steps before
+# N cuts them: the geometric distribution's own parameter, for Poisson's a rate of 1/λ_p − 1; the uniform one has none.
+PRIORS: dict[str, Callable[..., np.ndarray]] = {
+    "geometric": lambda lambda_p, max_steps, *, dtype: geometric_log_prior(lambda_p, max_steps, dtype=dtype),
+    "uniform": lambda lambda_p, max_steps, *, dtype: uniform_log_prior(max_steps, dtype=dtype),
+    "poisson": _poisson,
+}
+
+
+def named_log_prior(name: str, lambda_p: float, max_steps: int, *, dtype: str = "float32") -> np.ndarray:
+    """The prior of that name over 1..N, `[N]` (P1, P3, P4).
+
+    >>> np.exp(named_log_prior("uniform", 0.2, 4, dtype="float64"))
+    array([0.25, 0.25, 0.25, 0.25])
+    """
+    checks.check_choice("prior", name, tuple(PRIORS))
+    return PRIORS[name](lambda_p, max_steps, dtype=dtype)

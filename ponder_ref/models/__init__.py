@@ -1,13 +1,18 @@
 """The networks of the paper's experiments under canonical names (annex of the standard; spec M8 to M10).
 
 One file per network; its settings are a frozen dataclass that knows the names, shapes and first values of its
-parameters. Files that begin with an underscore are shared by several of them.
+parameters. Files that begin with an underscore are shared by several of them. A new network is a file here and one of
+the same name in `models/` of each backend; its `SETTINGS` is the dataclass, whose `kind` is the file's name.
 """
 
+import importlib
+import pkgutil
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
+
+from ponder_ref import checks
 
 
 class Model(Protocol):
@@ -41,3 +46,15 @@ def check_parameters(model: Model, params: Mapping[str, Any]) -> None:
     for name, shape in wanted.items():
         if tuple(params[name].shape) != shape:
             raise ValueError(f"params[{name!r}] must have the shape {shape}, got {tuple(params[name].shape)}")
+
+
+def kinds() -> tuple[str, ...]:
+    """The networks there are, by the names of their files."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name[0] != "_"))
+
+
+def settings_of(values: Mapping[str, Any]) -> Model:
+    """The settings of a network from plain values; "kind" says which network it is."""
+    kind = values.get("kind")
+    checks.check_choice("kind", kind, kinds())  # so that no file names code to import
+    return importlib.import_module(f"{__name__}.{kind}").SETTINGS(**values)

@@ -112,6 +112,9 @@ class PairTransformer:
         return params
 
 
+SETTINGS = PairTransformer
+
+
 def count_layers(params, name: str) -> int:
     """The number of hidden layers of a block's transition."""
     return sum(key.startswith(f"{name}.hidden") and key.endswith(".w") for key in params)

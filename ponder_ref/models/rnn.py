@@ -72,6 +72,9 @@ class Rnn:
         return params
 
 
+SETTINGS = Rnn
+
+
 def connections(seed: int, inputs: int, hidden: int, rounds: int) -> np.ndarray:
     """Which input reaches which unit, `[inputs, hidden]` of 0 and 1: in each round every unit is given one input.
 

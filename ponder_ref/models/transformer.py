@@ -93,6 +93,9 @@ class Transformer:
         return draw_parameters(self.shapes(), seed, EMBEDDINGS)
 
 
+SETTINGS = Transformer
+
+
 def count_layers(params) -> int:
     """The number of hidden layers of the transition."""
     return sum(name.startswith("block.hidden") and name.endswith(".w") for name in params)

@@ -109,11 +109,12 @@ class Form(msgspec.Struct):
 class About(Form, forbid_unknown_fields=True):
     """What a checkpoint says beside its arrays."""
 
-    task: Name
-    config: dict[str, Any]
     spec: Name
-    update: Count
+    task: Name | None = None  # of a run
+    config: dict[str, Any] = {}
+    update: Count = 0
     window: State = msgspec.field(default_factory=State)
+    network: dict[str, Any] | None = None  # older ones lack it (`ponder_ref.runtime.translate`)
 
 
 def header_of(file: BinaryIO, size: int, path: Path) -> bytes:

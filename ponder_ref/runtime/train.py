@@ -1,11 +1,10 @@
 """What every backend's trainer shares, without a framework: learning rates, names of a state's arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from ponder_ref.models import Model
 from ponder_ref.optim import schedule
 from ponder_ref.runtime.settings import Optimiser
 
@@ -16,11 +15,10 @@ PARTS = ("params", "m", "v")
 
 def learning_rates(optimiser: Optimiser, first: int, count: int) -> dict[str, np.ndarray]:
     """Learning rates `[count]` of Adam and of Muon from update `first` on (O5, with `hold`), in float64."""
-    held: dict[str, Any] = {"total": optimiser.total, "warmup": optimiser.warmup}
+    held: dict[str, Any] = {"total": optimiser.updates, "warmup": optimiser.warmup}
     falling: dict[str, Any] = {
-        "total": optimiser.total - optimiser.hold,
+        "total": optimiser.updates - optimiser.hold,
         "decay": optimiser.decay,
-        "end": optimiser.end,
     }
     if not optimiser.hold:
         falling["warmup"] = optimiser.warmup
@@ -48,10 +46,9 @@ def flatten_state(params: Mapping, m: Mapping, v: Mapping, update: int) -> dict[
 
 
 def split_state(
-    arrays: Mapping[str, np.ndarray], model: Model, by_muon: tuple[str, ...]
+    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]], by_muon: Collection[str]
 ) -> tuple[dict, dict, dict, int]:
-    """The inverse of `flatten_state`; ValueError if the arrays are not those of the model and its optimiser."""
-    shapes = model.shapes()
+    """The inverse of `flatten_state`; ValueError if the arrays are not those of the parameters and the optimiser."""
     wanted = {"update": ()}
     for part in PARTS:
         wanted |= {f"{part}.{k}": shape for k, shape in shapes.items() if part != "v" or k not in by_muon}

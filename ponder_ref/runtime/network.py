@@ -1,0 +1,116 @@
+"""What a network is, in plain values and without its task: enough to build it again on any backend."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ponder_ref import checks, models
+from ponder_ref.runtime.settings import Halting
+
+OWN = "own"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a network is built for: `build(problem)` returns a PonderNet.
+
+    inputs: one example's input as the task gives it, a tree of `Leaf`; the batch axis comes in front of every shape.
+    outputs: how many numbers an answer's prediction has: 1 for "binary", else the number of classes.
+    output: "binary" (one logit per answer) or "classes" (a logit per class and answer).
+    answers: the shape of one example's answers, `()` for a single one.
+    seed: of the initial parameters.
+    halting: the arguments of PonderNet that the command line sets: `PonderNet(step, ..., **problem.halting)`.
+    """
+
+    inputs: Any
+    outputs: int
+    output: str
+    answers: tuple[int, ...]
+    seed: int
+    halting: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """Shape and dtype of an array of one example."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Own:
+    """A network of somebody's own, as a run notes it. Its code is given again whenever it is needed, never imported.
+
+    `name` is what the command line called it (my_net.py:build), `sha256` the checksum of that file.
+    """
+
+    name: str
+    sha256: str
+    inputs: Any
+    outputs: int
+    output: str
+    answers: tuple[int, ...] = ()
+    seed: int = 0
+    kind: str = OWN
+
+    def problem(self, halting: Halting) -> Problem:
+        """What `build` is given, as it was when the run began."""
+        same = {name: getattr(self, name) for name in ("inputs", "outputs", "output", "answers", "seed")}
+        return Problem(**same, halting=dataclasses.asdict(halting))
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network of the paper (`ponder_ref.models`) or somebody's own, and how it ponders."""
+
+    model: Any  # settings of a network of the paper, or Own
+    halting: Halting
+
+    @property
+    def is_own(self) -> bool:
+        return self.model.kind == OWN
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; `from_json` gives back an equal description."""
+        model = dataclasses.asdict(self.model)
+        if self.is_own:
+            model = model | {"inputs": to_plain(self.model.inputs), "answers": list(self.model.answers)}
+        return {"model": model, "halting": dataclasses.asdict(self.halting)}
+
+
+def to_plain(tree: Any) -> Any:
+    """A tree of leaves as JSON: a leaf is {"shape": [...], "dtype": "..."} under the one key "leaf"."""
+    if isinstance(tree, Leaf):
+        return {"leaf": {"shape": list(tree.shape), "dtype": tree.dtype}}
+    if isinstance(tree, dict):
+        return {"dict": {name: to_plain(part) for name, part in tree.items()}}
+    return {"list": [to_plain(part) for part in tree]}
+
+
+def from_plain(value: Any) -> Any:
+    """The inverse of `to_plain`; tuples come back as lists."""
+    (kind, content), *rest = value.items() if isinstance(value, dict) else [("", None)]
+    if rest or kind not in ("leaf", "dict", "list"):
+        raise ValueError("inputs must be a tree of leaves, dicts and lists")
+    if kind == "leaf":
+        shape, dtype = content["shape"], content["dtype"]
+        for size in shape:
+            checks.check_count("shape", size, 0)
+        return Leaf(tuple(shape), str(dtype))
+    if kind == "dict":
+        return {str(name): from_plain(part) for name, part in content.items()}
+    return [from_plain(part) for part in content]
+
+
+def from_json(values: Mapping[str, Any]) -> Network:
+    """The description that `to_json` wrote; ValueError if it is none."""
+    try:
+        model, halting = dict(values["model"]), Halting(**values["halting"])
+        if model.get("kind") != OWN:
+            return Network(models.settings_of(model), halting)
+        model |= {"inputs": from_plain(model["inputs"]), "answers": tuple(model["answers"])}
+        return Network(Own(**model), halting)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"the description of the network is not whole: {error}") from None

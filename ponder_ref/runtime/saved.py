@@ -1,0 +1,75 @@
+"""Networks in files: of a run's checkpoint, of a folder that `PonderNet.save` wrote, of a shipped one.
+
+All are safetensors files with a JSON description (`ponder_ref.runtime.checkpoint`). No task is asked, and nothing in a
+file names code to import.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ponder_ref.base import SPEC_VERSION
+from ponder_ref.models import check_parameters
+from ponder_ref.runtime import checkpoint, network, translate
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import make_folder, write_whole
+from ponder_ref.runtime.network import Network
+
+MODEL = "model.safetensors"  # of a folder that holds a network alone
+REST = "rest."  # of the names of variables that are not trained: running statistics, counts of random numbers
+
+
+class Saved(NamedTuple):
+    """A network in a file: its description, its parameters by name, and its other variables by name."""
+
+    network: Network
+    params: dict[str, np.ndarray]
+    rest: dict[str, np.ndarray]
+    path: Path
+
+
+def find_file(path: Path) -> Path:
+    """The file of a network: the path itself, a saved folder's, or a run's newest checkpoint."""
+    if path.is_file():
+        return path
+    if (path / MODEL).is_file():
+        return path / MODEL
+    files = checkpoint.listed(path / "checkpoints")
+    if not files:
+        raise Refused(f"{path} holds no network: neither {MODEL} nor a checkpoint of a run")
+    return list(files.values())[-1]
+
+
+def read_saved(path: str | Path) -> Saved:
+    """The network at a path: a run's folder, a saved or shipped folder, or a file of one."""
+    file = find_file(Path(path))
+    found = checkpoint.read(file, checkpoint.FORMAT, checkpoint.PARAMETERS)
+    params = checkpoint.parameters(found.arrays)
+    rest = {name.removeprefix(REST): x for name, x in found.arrays.items() if name.startswith(REST)}
+    try:
+        described = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
+        if not described.is_own:
+            check_parameters(described.model, params)
+    except ValueError as error:
+        raise Refused(f"{file}: {error}") from None
+    return Saved(described, params, rest, file)
+
+
+def network_of(about: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Network:
+    """The network that a file describes."""
+    if about.get("network") is not None:
+        return network.from_json(about["network"])
+    return translate.network_of(about.get("config", {}), shapes)
+
+
+def write_saved(folder: str | Path, described: Network, params: Mapping[str, Any], rest: Mapping[str, Any]) -> Path:
+    """Writes a network into a folder; what is there of an earlier one is replaced whole."""
+    arrays = {f"{checkpoint.PREFIX}{name}": x for name, x in params.items()}
+    arrays |= {f"{REST}{name}": x for name, x in rest.items()}
+    content = checkpoint.Checkpoint(arrays, {"spec": SPEC_VERSION, "network": described.to_json()})
+    make_folder(Path(folder))
+    path = Path(folder) / MODEL
+    write_whole(path, checkpoint.to_bytes(content, checkpoint.PARAMETERS))
+    return path
