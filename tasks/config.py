@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ponder_ref import checks
 from ponder_ref.runtime.errors import Refused
-from ponder_ref.runtime.files import check_settings
+from ponder_ref.runtime.schemas import check_settings
 
 C = TypeVar("C")
 

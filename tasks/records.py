@@ -14,7 +14,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ponder_ref.runtime.errors import Refused
-from ponder_ref.runtime.files import Count, Name, check_depth, check_text, checked, decoded, opened
+from ponder_ref.runtime.files import opened
+from ponder_ref.runtime.schemas import Count, Name, check_depth, check_text, checked, decoded
 
 METRICS, SESSIONS, EVALUATIONS = "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
 MAX_LINE, MAX_BYTES = 2**22, 2**30

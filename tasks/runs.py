@@ -14,18 +14,8 @@ import msgspec
 
 from ponder_ref.runtime.checkpoint import Checkpoint, file_name, listed, newest, prune, read
 from ponder_ref.runtime.errors import Refused, cannot_write, shell_word
-from ponder_ref.runtime.files import (
-    TEMPORARY,
-    Name,
-    append,
-    check_depth,
-    check_target,
-    check_text,
-    clear_leftovers,
-    make_folder,
-    read_json,
-    write_whole,
-)
+from ponder_ref.runtime.files import TEMPORARY, append, check_target, clear_leftovers, make_folder, write_whole
+from ponder_ref.runtime.schemas import Name, check_depth, check_text, read_json
 from tasks.config import from_json, to_json
 from tasks.options import first_difference
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records

@@ -7,7 +7,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ponder_ref.conformance.endings import CannotRun, Parser, check_target, one_sentence
+from ponder_ref.conformance.endings import Parser, check_target, one_sentence
+from ponder_ref.runtime.errors import Refused
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,16 +58,16 @@ def run(options: argparse.Namespace) -> int:
         print(f"wrote {options.new}; judge it with: python -m ponder_ref.conformance --backend {options.new}")
         return 0
     if options.examples is not None and options.examples < 1:
-        raise CannotRun(f"--examples must be at least 1, got {options.examples}")
+        raise Refused(f"--examples must be at least 1, got {options.examples}")
     if options.seed < 0:
-        raise CannotRun(f"--seed must be at least 0, got {options.seed}")
+        raise Refused(f"--seed must be at least 0, got {options.seed}")
     if options.report is not None:
         check_target(options.report, "--report")
     only = [name.upper() for name in words(options.only)] or None
     if options.only is not None and not only:
-        raise CannotRun(f"--only {options.only!r} names no requirement")
+        raise Refused(f"--only {options.only!r} names no requirement")
     if unknown := set(only or ()) - set(requirements()):
-        raise CannotRun(f"--only {options.only}: the standard has no requirement {', '.join(sorted(unknown))}")
+        raise Refused(f"--only {options.only}: the standard has no requirement {', '.join(sorted(unknown))}")
     backend = load(options.backend)
 
     from ponder_ref.conformance.processes import judge_in_processes
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
         wanted = tuple(name.lower() for name in words(options.dtypes))
         offered = tuple(getattr(backend, "DTYPES", None) or ())
         if not wanted or not set(wanted) <= set(offered):
-            raise CannotRun(f"--dtypes {options.dtypes!r}: {options.backend} offers {', '.join(map(str, offered))}")
+            raise Refused(f"--dtypes {options.dtypes!r}: {options.backend} offers {', '.join(map(str, offered))}")
     verdicts = judge_in_processes(backend, options.backend, settings, progress, wanted)
     if seen:
         print("\r\033[K", end="", file=sys.stderr)
@@ -101,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
         import hypothesis  # noqa: F401
     except ModuleNotFoundError as error:
         hint = "pip install -e '.[judge]' in a clone installs it"
-        raise CannotRun(f"the judge needs {error.name!r}, which is not installed: {hint}") from None
+        raise Refused(f"the judge needs {error.name!r}, which is not installed: {hint}") from None
     return run(options)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ponder_ref.conformance.endings import CannotRun
+from ponder_ref.runtime.errors import Refused
 
 GROUP = "pondernet.backends"
 EXTRAS = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "ponder_torch": "torch", "ponder_jax": "jax"}
@@ -17,11 +17,11 @@ EXTRAS = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "ponder_torch": "torc
 def _from_file(path: Path) -> ModuleType:
     """The module of a file, wherever it lies; modules beside it can be imported by it."""
     if not path.is_file():
-        raise CannotRun(f"no backend {str(path)!r}: there is no such file")
+        raise Refused(f"no backend {str(path)!r}: there is no such file")
     name = path.stem if path.stem not in sys.modules else f"backend_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise CannotRun(f"backend {str(path)!r} is not a Python module")
+        raise Refused(f"backend {str(path)!r} is not a Python module")
     sys.path.append(str(path.resolve().parent))
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -41,18 +41,18 @@ def load(name: str) -> Any:
         missing = (error.name or "").split(".")[0]
         if missing in EXTRAS:
             hint = f"pip install -e '.[{EXTRAS[missing]}]' in a clone of pondernet installs it"
-            raise CannotRun(f"backend {name!r} needs {missing!r}, which is not installed: {hint}") from None
+            raise Refused(f"backend {name!r} needs {missing!r}, which is not installed: {hint}") from None
         if error.name and module_name.split(".")[0] == missing:
             names = ", ".join(sorted(known)) or "none installed"
-            raise CannotRun(
+            raise Refused(
                 f"no backend {name!r}: no such module, and the entry points of {GROUP} are: {names}"
             ) from None
-        raise CannotRun(f"backend {name!r} needs {error.name!r}, which is not installed") from None
-    except CannotRun:
+        raise Refused(f"backend {name!r} needs {error.name!r}, which is not installed") from None
+    except Refused:
         raise
     except (Exception, SystemExit) as error:
         sentence = " ".join(str(error).split())
-        raise CannotRun(f"backend {name!r} could not be imported: {type(error).__name__}: {sentence}") from None
+        raise Refused(f"backend {name!r} could not be imported: {type(error).__name__}: {sentence}") from None
     check_lists(name, backend)
     return backend
 
@@ -61,8 +61,8 @@ def check_lists(name: str, backend: Any) -> None:
     """What a backend says of itself must have the form that the judge reads it in."""
     offered = getattr(backend, "NOT_OFFERED", ())  # DTYPES are judged (B1)
     if not isinstance(offered, tuple | list) or not all(isinstance(word, str) for word in offered):
-        raise CannotRun(f"backend {name!r}: NOT_OFFERED must be a tuple of names, got {offered!r}")
+        raise Refused(f"backend {name!r}: NOT_OFFERED must be a tuple of names, got {offered!r}")
     for attribute in ("ENVIRONMENT", "QUICK"):
         value = getattr(backend, attribute, {})
         if not isinstance(value, dict):
-            raise CannotRun(f"backend {name!r}: {attribute} must be a dict, got {value!r}")
+            raise Refused(f"backend {name!r}: {attribute} must be a dict, got {value!r}")

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ponder_ref.conformance.compare import LOW_PRECISION
-from ponder_ref.conformance.endings import CannotRun
 from ponder_ref.conformance.loading import load
 from ponder_ref.conformance.registry import GROUPS, Verdict
 from ponder_ref.conformance.report import merge, read_verdicts, write_report
 from ponder_ref.conformance.run import judge
 from ponder_ref.conformance.subject import most_exact
+from ponder_ref.runtime.errors import Refused
 
 
 class Job(NamedTuple):
@@ -90,7 +90,7 @@ def _ended(
         with _start(name, plain, report, options) as again:
             _, errors = again.communicate()
     if not report.is_file():
-        raise CannotRun(f"the process for {', '.join(job.dtypes)} failed: {' '.join(errors.split())[-300:]}")
+        raise Refused(f"the process for {', '.join(job.dtypes)} failed: {' '.join(errors.split())[-300:]}")
     return read_verdicts(report)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import ponder_ref
 from ponder_ref.conformance import interface
-from ponder_ref.conformance.endings import CannotRun, write_whole
+from ponder_ref.conformance.endings import write_whole
+from ponder_ref.runtime.errors import Refused
 
 HEAD = '''"""A PonderNet backend. Judge it with
 
@@ -63,5 +64,5 @@ def skeleton(module: str) -> str:
 def write_skeleton(path: Path) -> None:
     """Writes the skeleton; never over an existing file."""
     if path.suffix != ".py" or not path.stem.isidentifier():
-        raise CannotRun(f"--new needs the name of a Python module such as my_backend.py, got {path}")
+        raise Refused(f"--new needs the name of a Python module such as my_backend.py, got {path}")
     write_whole(path, skeleton(path.stem), "--new", new=True)

@@ -1,4 +1,4 @@
-"""Files: opened once and safely, read within a limit and by a schema, written whole or not at all.
+"""Files: opened once and safely, read within a limit, written whole or not at all.
 
 Every file that a command of this project reads or writes goes through here. What is not a regular file (a folder, link,
 FIFO or device) is never written to, and is refused before it is read; nothing in a file names code to import.
@@ -11,9 +11,7 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, TypeVar
-
-import msgspec
+from typing import BinaryIO
 
 from ponder_ref.runtime.errors import Refused, cannot_write, reason
 
@@ -21,15 +19,6 @@ try:
     import fcntl
 except ImportError:  # a system without such locks
     fcntl = None
-
-T = TypeVar("T")
-
-# What schemas are made of. Never a `pattern`: with one, msgspec 0.22 frees what it does not own in a union with a list.
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
-
-Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Setting: Any = float | bool | None | list[Whole] | Whole | Name  # in a file
 
 MAX_JSON = 2**20  # bytes
 TEMPORARY = re.compile(r"\.pondernet-[0-9a-f]{16}\.tmp")
@@ -68,67 +57,6 @@ def opened(path: Path, limit: int | None = None, missing: str | None = None) -> 
 def read_bytes(path: Path, limit: int, missing: str | None = None) -> bytes:
     with opened(path, limit, missing) as file:
         return file.read(limit)  # no more, even if it grows
-
-
-def complaint(error: Exception) -> str:
-    """What a schema says of a value, with the field's name before it."""
-    said, _, place = str(error).partition(" - at `")
-    place = place.rstrip("`").removeprefix("$").removeprefix(".")
-    # A name in the file may be anything: it is shortened, and what cannot be printed is escaped.
-    said = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in said[:200].replace("`", ""))
-    if said.startswith("Object missing required field "):
-        return f"{place}{'.' if place else ''}{said.rpartition(' ')[2]} is missing"
-    return f"{place}: {said[:1].lower()}{said[1:]}" if place else f"{said[:1].lower()}{said[1:]}"
-
-
-def checked(value: Any, kind: type[T], name: object) -> T:
-    """The value as its schema has it; `Refused` names file and field."""
-    try:
-        return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, RecursionError, OverflowError) as error:
-        raise Refused(f"{name}: {complaint(error)}") from None
-
-
-def decoded(data: bytes, kind: Any, name: object) -> Any:
-    """The value of JSON by its schema; `Refused` names file and field."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.ValidationError as error:
-        raise Refused(f"{name}: {complaint(error)}") from None
-    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
-        raise Refused(f"{name} is not JSON") from None
-
-
-def check_depth(value: Any, most: int = 8) -> None:
-    """`ValueError` for lists and objects within each other so often that code that follows them would not end well."""
-    if isinstance(value, list | dict):
-        if most == 0:
-            raise ValueError("lists or objects are nested too deeply")
-        for item in value.values() if isinstance(value, dict) else value:
-            check_depth(item, most - 1)
-
-
-def check_text(**texts: Any) -> None:
-    """`ValueError` for a text that cannot be printed: what a terminal does with it, a file should not say."""
-    for name, text in texts.items():
-        if isinstance(text, str) and not text.isprintable():
-            raise ValueError(f"{name} must be text that can be printed, got {text[:60]!r}")
-
-
-def check_settings(values: dict[str, Any], source: str) -> None:
-    """Refuses what no setting can be: objects, lists of other things than integers, integers of more than 64 bits."""
-    for name, value in values.items():
-        shown = f"{source}: {name if name.isidentifier() else 'a field'}"
-        checked(value, Setting, shown)
-        try:
-            check_text(it=value)
-        except ValueError as error:
-            raise Refused(f"{shown}: {error}") from None
-
-
-def read_json(path: Path, kind: Any = Any, missing: str | None = None) -> Any:
-    """The content of a small JSON file, by its schema."""
-    return decoded(read_bytes(path, MAX_JSON, missing), kind, path)
 
 
 def make_folder(path: Path) -> None:
@@ -231,17 +159,19 @@ def flush_folder(folder: Path) -> None:
             os.close(number)
 
 
-def write_whole(path: Path, data: bytes, rest: str = "") -> None:
-    """Writes a file whole or not at all: temporary name in the same folder, flush to disk, rename, flush the folder.
+def replace_whole(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all: temporary name in the same folder, flush to disk, rename, flush the folder."""
+    check_target(path)
+    clear_leftovers(path.parent)
+    with staged(path, data) as temporary:
+        os.replace(temporary, path)
+    flush_folder(path.parent)
 
-    `rest` is what the sentence ends with if that cannot be done.
-    """
+
+def write_whole(path: Path, data: bytes, rest: str = "") -> None:
+    """As `replace_whole`, or `Refused`; `rest` is what the sentence ends with if it cannot be done."""
     try:
-        check_target(path)
-        clear_leftovers(path.parent)
-        with staged(path, data) as temporary:
-            os.replace(temporary, path)
-        flush_folder(path.parent)
+        replace_whole(path, data)
     except OSError as error:
         raise cannot_write(path, error, rest) from None
 

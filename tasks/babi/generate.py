@@ -19,7 +19,8 @@ import msgspec
 
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
-from ponder_ref.runtime.files import TEMPORARY, alone, make_folder, read_json, write_whole
+from ponder_ref.runtime.files import TEMPORARY, alone, make_folder, write_whole
+from ponder_ref.runtime.schemas import read_json
 from tasks.babi import text
 from tasks.babi.draws import Draws
 from tasks.babi.files import UNFINISHED

@@ -19,7 +19,8 @@ from ponder_ref.models import check_parameters
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.runtime.checkpoint import INSTALL, parameters
 from ponder_ref.runtime.errors import Refused, one_sentence
-from ponder_ref.runtime.files import is_unfinished, make_folder, read_json, write_together
+from ponder_ref.runtime.files import is_unfinished, make_folder, write_together
+from ponder_ref.runtime.schemas import read_json
 from tasks.command import flag_value, refuse
 from tasks.config import Choice, Integer, Number, Parser, show
 from tasks.export.policy import MOST_STEPS, POLICIES, Exit

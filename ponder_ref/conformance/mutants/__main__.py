@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from ponder_ref.conformance.endings import CannotRun, Parser, one_sentence
+from ponder_ref.conformance.endings import Parser, one_sentence
 from ponder_ref.conformance.interface import INFER_FUNCTIONS, MODULE_FUNCTIONS
 from ponder_ref.conformance.mutants import (
     calls,
@@ -25,6 +25,7 @@ from ponder_ref.conformance.mutants import (
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.equivalents import EQUIVALENTS
 from ponder_ref.conformance.run import judge
+from ponder_ref.runtime.errors import Refused
 
 DEFECTS: tuple[Mutant, ...] = (
     *halting.MUTANTS,
@@ -78,10 +79,10 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     names, seeds = options.names, range(options.seeds)
     if options.seeds < 1:
-        raise CannotRun(f"--seeds must be at least 1, got {options.seeds}")
+        raise Refused(f"--seeds must be at least 1, got {options.seeds}")
     unknown = set(names) - {mutant.name for mutant in (*DEFECTS, *EQUIVALENTS)}
     if unknown:
-        raise CannotRun(f"no mutant is called {', '.join(sorted(unknown))}")
+        raise Refused(f"no mutant is called {', '.join(sorted(unknown))}")
     wrong = 0
     for mutant in DEFECTS:
         if not names or mutant.name in names:
