@@ -15,7 +15,7 @@ except ModuleNotFoundError:
     raise ImportError(sentence) from None
 
 from ponder_ref.act import act_cost, act_halting, act_output
-from ponder_ref.arrays import DTYPES, NAME, NOT_OFFERED, from_numpy, to_numpy, value_and_grad
+from ponder_ref.adapter import DTYPES, NAME, NOT_OFFERED, from_numpy, to_numpy, value_and_grad
 from ponder_ref.base import SPEC_VERSION
 from ponder_ref.criteria import binary_cross_entropy, cross_entropy, squared_error
 from ponder_ref.halting import (

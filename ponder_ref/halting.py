@@ -12,7 +12,7 @@ class ValueWarning(RuntimeWarning):
 
 
 def as_float(x) -> np.ndarray:
-    """float64, or complex128 where tangents ride in the imaginary part (see `ponder_ref.arrays.value_and_grad`)."""
+    """float64, or complex128 where tangents ride in the imaginary part (see `ponder_ref.adapter.value_and_grad`)."""
     x = np.asarray(x)
     return x if np.iscomplexobj(x) else x.astype(np.float64)
 
