@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-SPEC_VERSION = "1.7.0"
+SPEC_VERSION = "1.8.0"
 
 
 class PonderLoss(NamedTuple):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import ponder_ref
+from ponder_ref.conformance.interface import ANNEX, ANNEX_REQUIREMENTS
 from ponder_ref.conformance.mutants.__main__ import DEFECTS, rejected_by
 from ponder_ref.conformance.mutants.base import Mutant, backend
 from ponder_ref.conformance.mutants.options import from_numpy
@@ -64,9 +66,34 @@ def test_the_reference_conforms_and_the_report_says_so(tmp_path):
     assert result.returncode == 0, result.stdout
     content = json.loads(report.read_text(encoding="utf-8"))
     assert content["conforms"] and content["counts"]["failed"] == 0
-    assert [row["id"] for row in content["requirements"]] == list(requirements())
-    for requirement in requirements():
-        assert f"  {requirement} " in result.stdout
+    judged = [requirement for requirement in requirements() if requirement not in ANNEX_REQUIREMENTS]
+    assert [row["id"] for row in content["requirements"]] == judged
+    assert re.findall(r"^  ([A-Z]\d+) ", result.stdout, flags=re.M) == judged
+
+
+def test_the_annex_is_judged_on_request_alone(tmp_path):
+    """A new backend neither offers it nor lists it; where it is asked for, it is held to it."""
+    without = backend(Mutant("no annex", "", "", dict.fromkeys(ANNEX)))
+    core = judge(without, examples=2, only={"B1", "B2", "B4", "B7"})
+    assert not ANNEX_REQUIREMENTS & core.keys() and {"failed"} & {v.status for v in core.values()} == set()
+    asked = judge(without, examples=2, only={"B1"}, annex=True)
+    assert asked["B1"].status == "failed" and "of the annex" in asked["B1"].failures[0]
+    wrong = backend(next(mutant for mutant in DEFECTS if mutant.name == "adam-uncorrected"))
+    assert judge(wrong, examples=2)["B1"].status == "passed"
+    assert judge(wrong, examples=2, only={"O1"})["O1"].status == "failed"
+
+
+def test_the_verdict_says_whether_the_annex_was_judged(tmp_path):
+    report = tmp_path / "report.json"
+    flags = ("--backend", "ponder_ref", "--examples", "2", "--report", str(report))
+    plain = run(*flags)
+    assert plain.stdout.count("--annex") == 1 and not json.loads(report.read_text())["options"]["annex"]
+    whole = run(*flags, "--annex")
+    assert whole.returncode == 0 and "--annex" not in whole.stdout
+    rows = {row["id"]: row["status"] for row in json.loads(report.read_text())["requirements"]}
+    assert list(rows) == list(requirements()) and rows["O1"] == "passed" and rows["M8"] == "not tried"
+    by_name = run("--backend", "ponder_ref", "--examples", "2", "--level", "module", "--only", "O1,M8")
+    assert by_name.returncode == 0 and "2 of O1, M8 passed" in by_name.stdout
 
 
 HALF = """
@@ -295,7 +322,8 @@ def test_a_skeleton_filled_in_with_numpy_conforms(tmp_path):
     assert "conforms" in result.stdout and "not offered" in result.stdout
     again = run("--new", "my_backend.py", cwd=tmp_path)
     assert again.returncode == 2 and "exists already" in again.stderr
-    assert path.read_text(encoding="utf-8").count("NotImplementedError") == 20
+    assert path.read_text(encoding="utf-8").count("NotImplementedError") == 15
+    assert not any(name in path.read_text(encoding="utf-8") for name in ANNEX)
 
 
 def test_bfloat16_rounding_is_to_nearest_even():

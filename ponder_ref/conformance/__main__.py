@@ -39,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
         help="judge these dtypes only, separated by commas (default: all the backend offers)",
     )
     p.add_argument("--only", metavar="LIST", help="check these requirements only, separated by commas: L2,H3")
+    p.add_argument("--annex", action="store_true", help="also judge the annex: optimisers and networks of experiments")
     p.add_argument("--report", type=Path, metavar="FILE.json", help="also write the verdicts as JSON")
     return p
 
@@ -80,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"\r\033[K{line} ...", end="", file=sys.stderr, flush=True)
 
     settings = {"level": options.level, "examples": options.examples, "seed": options.seed, "only": only}
+    settings["annex"] = options.annex
     wanted = None
     if options.dtypes is not None:
         wanted = tuple(name.lower() for name in words(options.dtypes))

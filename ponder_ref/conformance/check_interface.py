@@ -39,6 +39,8 @@ def every_name_is_there(trial: Trial) -> None:
         if name not in known:
             raise Violation("B1", f"NOT_OFFERED lists {name!r}, which is neither a function nor a requirement")
     _names_are_there(trial, (*interface.REQUIRED, *interface.FUNCTIONS, *interface.TRANSFORMS))
+    if trial.subject.annex:
+        _names_are_there(trial, interface.ANNEX, " of the annex")
     if not isinstance(getattr(backend, "NAME", None), str):
         raise Violation("B1", f"NAME must be a string, got {getattr(backend, 'NAME', None)!r}")
     dtypes = getattr(backend, "DTYPES", None)
@@ -58,10 +60,11 @@ def _names_are_there(trial: Trial, names: Iterable[str], where: str = "") -> Non
             raise Violation("B1", f"{name} is missing{where}; offer it or list it in NOT_OFFERED")
 
 
-def unwritten(backend: Any, levels: Collection[str]) -> tuple[str, ...]:
+def unwritten(backend: Any, levels: Collection[str], annex: bool) -> tuple[str, ...]:
     """The functions of some levels that raise NotImplementedError whatever they are given, as those of a skeleton."""
+    tables = [names for level, names in interface.LEVEL_FUNCTIONS.items() if level in levels]
     found = []
-    for name in (name for level, names in interface.LEVEL_FUNCTIONS.items() if level in levels for name in names):
+    for name in (name for names in (*tables, *[interface.ANNEX] * annex) for name in names):
         parameters = inspect.signature(getattr(ponder_ref, name)).parameters.values()
         nothing = {p.name: None for p in parameters if p.default is inspect.Parameter.empty}
         try:
@@ -94,7 +97,7 @@ for _level, _names in interface.LEVEL_FUNCTIONS.items():
 
 @check("B2", "signatures", dtypes=ANY_DTYPE)
 def signatures_are_the_reference_s(trial: Trial) -> None:
-    _compare_signatures(trial, interface.FUNCTIONS)
+    _compare_signatures(trial, (*interface.FUNCTIONS, *interface.ANNEX))
 
 
 def _compare_signatures(trial: Trial, names: Iterable[str]) -> None:

@@ -24,11 +24,6 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "act_halting": ("A1", "A2", "A5"),
     "act_cost": ("A3",),
     "act_output": ("A4",),
-    "adam_update": ("O1",),
-    "orthogonalize": ("O2",),
-    "muon_update": ("O3",),
-    "clip_by_global_norm": ("O4",),
-    "schedule": ("O5",),
 }
 
 MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
@@ -37,6 +32,22 @@ MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "binary_cross_entropy": ("M5",),
     "squared_error": ("M5",),
     "pondering_loss": ("M6", "M7"),
+}
+
+INFER_FUNCTIONS: dict[str, tuple[str, ...]] = {
+    "predict": ("I1", "I2", "I3", "I4", "I5", "I6", "I7"),
+    "stream": ("I8",),
+}
+
+# The annex: judged on request, needed by no backend.
+OPTIMISERS: dict[str, tuple[str, ...]] = {
+    "adam_update": ("O1",),
+    "orthogonalize": ("O2",),
+    "muon_update": ("O3",),
+    "clip_by_global_norm": ("O4",),
+    "schedule": ("O5",),
+}
+NETWORKS: dict[str, tuple[str, ...]] = {
     "rnn_project": ("M8",),
     "rnn_transition": ("M8",),
     "rnn_readout": ("M8",),
@@ -49,13 +60,11 @@ MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "pairs_decode": ("M10",),
     "pairs_readout": ("M10",),
 }
-
-INFER_FUNCTIONS: dict[str, tuple[str, ...]] = {
-    "predict": ("I1", "I2", "I3", "I4", "I5", "I6", "I7"),
-    "stream": ("I8",),
-}
+ANNEX = {**OPTIMISERS, **NETWORKS}
+ANNEX_REQUIREMENTS = frozenset(requirement for cited in ANNEX.values() for requirement in cited)
 
 REQUIRED = ("from_numpy", "to_numpy", "log_halting", "expected_loss", "kl_divergence", "weighted_mean", "ponder_loss")
 TRANSFORMS = ("value_and_grad", "compiled", "vmapped")
-OPTIONAL = (*FUNCTIONS, *MODULE_FUNCTIONS, *INFER_FUNCTIONS, *TRANSFORMS)  # what a backend may lack, REQUIRED apart
+ALL_FUNCTIONS = {**FUNCTIONS, **MODULE_FUNCTIONS, **INFER_FUNCTIONS, **ANNEX}
+OPTIONAL = (*ALL_FUNCTIONS, *TRANSFORMS)  # what a backend may lack, REQUIRED apart
 LEVEL_FUNCTIONS = {"core": FUNCTIONS, "module": MODULE_FUNCTIONS, "infer": INFER_FUNCTIONS}  # what each level adds

@@ -7,9 +7,11 @@ from typing import Any
 
 from ponder_ref.base import SPEC_VERSION
 from ponder_ref.conformance.endings import write_whole
+from ponder_ref.conformance.interface import ANNEX_REQUIREMENTS
 from ponder_ref.conformance.registry import ALL_DTYPES, Verdict
 from ponder_ref.conformance.spec_data import requirements
 
+ANNEX_LINE = "The annex (O1 to O5, M8 to M10: optimisers, networks of experiments) was not judged: --annex judges it."
 ORDER = {"not tried": -2, "not offered": -1, "passed": 0, "failed": 1}
 
 
@@ -68,6 +70,8 @@ def table(verdicts: dict[str, Verdict], label: str, *, only: list[str] | None = 
     total = counts(verdicts)
     total["of other levels"] = total.pop("not tried") - len(left)  # the rest is named before
     lines += ["", f"{label} {conclusion(verdicts)}: " + ", ".join(f"{n} {status}" for status, n in total.items())]
+    if ANNEX_REQUIREMENTS.isdisjoint(verdicts):
+        lines.insert(-1, ANNEX_LINE)
     return "\n".join(lines)
 
 

@@ -59,6 +59,11 @@ def _dtypes(item: Check, dtypes: tuple[str, ...], subject: Subject) -> tuple[str
     return tuple(d for d in dtypes if d in item.dtypes)
 
 
+def wants_annex(annex: bool, only: Collection[str] | None) -> bool:
+    """Whether the annex is judged: on request, or where one of its requirements is asked for by name."""
+    return annex or not interface.ANNEX_REQUIREMENTS.isdisjoint(only or ())
+
+
 def judge(
     backend: Any,
     *,
@@ -68,6 +73,7 @@ def judge(
     seed: int = 0,
     dtypes: tuple[str, ...] | None = None,
     only: Collection[str] | None = None,
+    annex: bool = False,
     shrink: bool = True,
     groups: Collection[str] = GROUPS,
     once: bool = True,
@@ -75,23 +81,26 @@ def judge(
 ) -> dict[str, Verdict]:
     """Runs every check of the level on a backend, in this process; a requirement that has failed is not tried further.
 
-    `only` keeps to the checks of some requirements, `groups` to some groups of checks; without `once`, what says the
+    `only` keeps to the checks of some requirements, `groups` to some groups of checks. The annex is judged with `annex`,
+    or where `only` names one of its requirements; else its requirements have no verdict. Without `once`, what says the
     same in every dtype is left out: another process has it. That arrays come back as they went is always checked first.
     """
-    groups = {"arrays", *groups}
-    subject = Subject(backend, label or getattr(backend, "NAME", "backend"))
+    groups, annex = {"arrays", *groups}, wants_annex(annex, only)
+    subject = Subject(backend, label or getattr(backend, "NAME", "backend"), annex=annex)
     dtypes = subject.dtypes if dtypes is None else tuple(d for d in subject.dtypes if d in dtypes)
-    verdicts = {requirement: Verdict(requirement) for requirement in requirements()}
+    judged = [name for name in requirements() if annex or name not in interface.ANNEX_REQUIREMENTS]
+    verdicts = {requirement: Verdict(requirement) for requirement in judged}
     chosen = [
         item
         for item in CHECKS
-        if item.level in LEVELS[level] and (only is None or item.requirement in only or item.group == "arrays")
+        if item.requirement in verdicts and item.level in LEVELS[level]
+        if only is None or item.requirement in only or item.group == "arrays"
         if item.group in groups and (once or item.dtypes != ANY_DTYPE)
     ]
     trial_options = {"examples": examples or EXAMPLES[level], "seed": seed, "shrink": shrink}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        holes = check_interface.unwritten(backend, LEVELS[level])
+        holes = check_interface.unwritten(backend, LEVELS[level], annex)
         subject.unwritten = tuple(name for name in holes if name not in subject.not_offered)
         for group in (group for group in GROUPS if group in groups):
             progress(group)

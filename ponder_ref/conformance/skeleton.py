@@ -19,7 +19,7 @@ Arrays have the step axis first: [N, ...batch]. Arrays of the backend must know 
 
 import numpy as np
 
-from ponder_ref.base import ActHalting, AdamState, Clipped, MuonState, PonderLoss# noqa: F401
+from ponder_ref.base import ActHalting, PonderLoss# noqa: F401
 
 NAME = "{module}"
 DTYPES = ("float64",)  # of "float64", "float32", "bfloat16", "float16"
@@ -47,7 +47,7 @@ def to_numpy(x):
 
 def skeleton(module: str) -> str:
     """The text of a new backend module."""
-    optional = [name for name in interface.OPTIONAL if name not in interface.REQUIRED]
+    optional = [name for name in interface.OPTIONAL if name not in (*interface.REQUIRED, *interface.ANNEX)]
     not_offered = "\n".join(f'    "{name}",' for name in optional)
     text = HEAD.format(module=module, required=", ".join(interface.REQUIRED), not_offered=not_offered)
     for name, ids in interface.FUNCTIONS.items():

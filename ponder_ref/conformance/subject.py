@@ -62,15 +62,15 @@ class CallFailed(Violation):
 class Subject:
     """A backend and what it offers."""
 
-    def __init__(self, backend: Any, label: str):
-        self.backend, self.label = backend, label
+    def __init__(self, backend: Any, label: str, *, annex: bool = True):
+        self.backend, self.label, self.annex = backend, label, annex
         self.not_offered = tuple(getattr(backend, "NOT_OFFERED", ()))
         self.dtypes = tuple(getattr(backend, "DTYPES", None) or ())
         self.unwritten: tuple[str, ...] = ()  # functions that are there but raise NotImplementedError
 
     def offers(self, name: str) -> bool:
-        """Whether a function, an adapter or a requirement is offered."""
-        if name in self.not_offered or name in self.unwritten:
+        """Whether a function, an adapter or a requirement is offered; the annex is not where it is not judged."""
+        if name in self.not_offered or name in self.unwritten or (name in interface.ANNEX and not self.annex):
             return False
         return name not in interface.OPTIONAL or hasattr(self.backend, name)
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from ponder_ref.conformance.endings import Parser, one_sentence
-from ponder_ref.conformance.interface import INFER_FUNCTIONS, MODULE_FUNCTIONS
+from ponder_ref.conformance.interface import INFER_FUNCTIONS, MODULE_FUNCTIONS, NETWORKS
 from ponder_ref.conformance.mutants import (
     calls,
     corners,
@@ -51,7 +51,7 @@ def level_of(mutant: Mutant) -> str:
     """The lowest level whose functions or transforms the mutant replaces."""
     if not mutant.replaced.keys().isdisjoint(INFER_FUNCTIONS):
         return "infer"
-    if mutant.requirement.startswith("M") or not mutant.replaced.keys().isdisjoint(MODULE_FUNCTIONS):
+    if mutant.requirement.startswith("M") or not mutant.replaced.keys().isdisjoint({**MODULE_FUNCTIONS, **NETWORKS}):
         return "module"
     return "full" if "compiled" in mutant.replaced else "core"
 
@@ -61,7 +61,7 @@ def rejected_by(mutant: Mutant, *, whole: bool = False, seed: int = 0) -> dict[s
     level = level_of(mutant)
     shrink = not whole and level != "infer"  # serving is long to compute
     chosen = {"only": None if whole else {mutant.requirement}, "shrink": shrink, "level": level}
-    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, **chosen)
+    verdicts = judge(backend(mutant), label=mutant.name, examples=EXAMPLES, seed=seed, annex=True, **chosen)
     return {v.requirement: v.failures[0] for v in verdicts.values() if v.status == "failed"}
 
 

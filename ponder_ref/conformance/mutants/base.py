@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from ponder_ref.conformance.interface import FUNCTIONS, INFER_FUNCTIONS, MODULE_FUNCTIONS
+from ponder_ref.conformance.interface import ALL_FUNCTIONS, FUNCTIONS, OPTIMISERS
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,11 @@ def in_any_precision(function: Callable) -> Callable:
 
 def backend(mutant: Mutant) -> SimpleNamespace:
     """The mutant as a backend."""
-    members = {
-        name: getattr(ponder_ref, name)
-        for name in (*FUNCTIONS, *MODULE_FUNCTIONS, *INFER_FUNCTIONS, "from_numpy", "to_numpy", "value_and_grad")
-    }
+    members = {name: getattr(ponder_ref, name) for name in (*ALL_FUNCTIONS, "from_numpy", "to_numpy", "value_and_grad")}
     members |= {"NAME": mutant.name, "DTYPES": mutant.dtypes, "NOT_OFFERED": ("compiled", "vmapped")}
     members |= mutant.replaced
     host = ("schedule", "threefry2x32", "halting_uniforms")
-    for name in FUNCTIONS:
+    for name in (*FUNCTIONS, *OPTIMISERS):
         if name in members and members[name] is not None and not name.endswith("prior") and name not in host:
             members[name] = in_any_precision(members[name])
     return SimpleNamespace(**{name: value for name, value in members.items() if value is not None})

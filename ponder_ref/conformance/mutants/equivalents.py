@@ -6,7 +6,7 @@ from functools import wraps
 import numpy as np
 
 import ponder_ref as R
-from ponder_ref.conformance.interface import MODULE_FUNCTIONS
+from ponder_ref.conformance.interface import ANNEX, MODULE_FUNCTIONS
 from ponder_ref.conformance.mutants.base import Mutant
 from ponder_ref.conformance.mutants.corners import RIGHT
 from ponder_ref.conformance.mutants.inference import SLOT_MACHINE
@@ -109,6 +109,12 @@ EQUIVALENTS = (
         "no function of the level module, and says so",
         "",
         {**dict.fromkeys(MODULE_FUNCTIONS), "NOT_OFFERED": (*TRANSFORMS, *MODULE_FUNCTIONS)},
+    ),
+    Mutant(
+        "no-annex",
+        "no function of the annex, and says so",
+        "",
+        {**dict.fromkeys(ANNEX), "NOT_OFFERED": (*TRANSFORMS, *ANNEX)},
     ),
     signed(SLOT_MACHINE, "predict"),
     Mutant(
