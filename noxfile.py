@@ -55,8 +55,8 @@ def test_backend(session: nox.Session, framework: str, other: str) -> None:
     """Installs one framework alone, judges its backend (compiled code too), and runs the backend's own tests."""
     install(session, framework, "tasks", "test")
     check_absent(session, other)
-    judge(session, "--backend", f"ponder_{framework}", "--level", "infer")
-    judge(session, "--backend", f"ponder_{framework}", "--level", "full", "--only", "B9")
+    judge(session, "--backend", f"ponder_{framework}", "--level", "infer", "--annex")
+    judge(session, "--backend", f"ponder_{framework}", "--level", "full", "--annex", "--only", "B9")
     session.run("pytest", "--doctest-modules", f"backends/{framework}", env=TEST_ENV)
     run_pytest(session, *sorted(f"tests/{p.name}" for p in (ROOT / "tests").glob(f"test_backend_{framework}*.py")))
 
@@ -65,7 +65,7 @@ def test_reference(session: nox.Session) -> None:
     """Installs no framework, judges the reference, and runs its doctests and the tests that need no framework."""
     install(session, "tasks", "test")
     check_absent(session, *FRAMEWORKS)
-    judge(session, "--backend", "ponder_ref", "--level", "full")
+    judge(session, "--backend", "ponder_ref", "--level", "full", "--annex")
     needs_jax = "--ignore=tasks/export/stablehlo.py"
     session.run("pytest", "--doctest-modules", needs_jax, "ponder_ref", "tasks", env=TEST_ENV)
     files = set((ROOT / "tests").glob("test_*.py"))

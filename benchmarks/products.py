@@ -14,7 +14,7 @@ from ponder_ref.runtime.errors import Refused
 from tasks.config import make
 from tasks.trainers import make_trainer
 
-NEWTON_SCHULZ = 5  # iterations of Muon (spec optim.md), of three products each
+NEWTON_SCHULZ = 5  # iterations of Muon (spec annex/optim.md), of three products each
 Shape = tuple[int, int, int, int]  # b, m, k, n: b products of [m, k] and [k, n]
 Counted = tuple[int, Shape]  # how often, and which
 

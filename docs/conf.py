@@ -4,6 +4,7 @@ import re
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
+from posixpath import normpath
 
 _ROOT = Path(__file__).resolve().parent.parent
 _PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -25,7 +26,12 @@ html_title = f"{project} {release}"
 
 def _link_chapters(app, path, parent, content: list[str]) -> None:
     """The chapters of spec/ link to each other as files; on the one page that includes them all they are sections."""
-    content[0] = re.sub(r"\]\((\w+)\.md\)", r"](#spec-\1)", content[0])
+    folder = "annex/" if path.parent.name == "annex" else ""
+
+    def section(found: re.Match) -> str:
+        return f"](#spec-{normpath(folder + found[1]).replace('/', '-')})"
+
+    content[0] = re.sub(r"\]\(((?:\.\./|annex/)?\w+)\.md\)", section, content[0])
 
 
 def setup(app) -> None:

@@ -23,7 +23,7 @@ def images() -> Images:
 
 
 def as_the_spec_writes_it(seed: int, image: int) -> np.ndarray:
-    """One image in float64, entry by entry from the prose of spec/tasks.md."""
+    """One image in float64, entry by entry from the prose of spec/annex/tasks.md."""
 
     def raw(index: int, count: int) -> np.ndarray:
         generator = np.random.Philox(key=np.array([seed, 16], np.uint64), counter=np.array([0, 0, 0, index], np.uint64))

@@ -146,7 +146,7 @@ def test_a_batch_depends_on_its_number_alone():
 
 
 def as_the_spec_writes_it(random: list[int], size: int, length: int, direct: bool) -> tuple[list, list, list, int]:
-    """Picks, rows, query and side of one example, step by step from the prose of spec/tasks.md."""
+    """Picks, rows, query and side of one example, step by step from the prose of spec/annex/tasks.md."""
 
     def m(word: int, bound: int) -> int:
         return word * bound // 2**32

@@ -49,9 +49,10 @@ def comparison(judged: list[tuple[ModuleType, dict[str, Any]]]) -> str:
 
     names = [peer.NAME for peer, _ in judged]
     lines = [f"| requirement | what it fixes | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
-    for requirement, text in requirements().items():
+    for requirement in judged[0][1]:
         cells = [verdicts[requirement].status for _, verdicts in judged]
-        lines.append(f"| {requirement} | {text} | {' | '.join(f'**{c}**' if c == 'failed' else c for c in cells)} |")
+        shown = " | ".join(f"**{c}**" if c == "failed" else c for c in cells)
+        lines.append(f"| {requirement} | {requirements()[requirement]} | {shown} |")
     return "\n".join(lines)
 
 

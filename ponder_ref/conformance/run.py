@@ -81,9 +81,9 @@ def judge(
 ) -> dict[str, Verdict]:
     """Runs every check of the level on a backend, in this process; a requirement that has failed is not tried further.
 
-    `only` keeps to the checks of some requirements, `groups` to some groups of checks. The annex is judged with `annex`,
-    or where `only` names one of its requirements; else its requirements have no verdict. Without `once`, what says the
-    same in every dtype is left out: another process has it. That arrays come back as they went is always checked first.
+    `only` keeps to the checks of some requirements, `groups` to some groups of checks. The annex is judged with `annex`
+    or where `only` names one of its requirements; otherwise those have no verdict. Without `once`, what says the same
+    in every dtype is left out: another process has it. That arrays come back as they went is always checked first.
     """
     groups, annex = {"arrays", *groups}, wants_annex(annex, only)
     subject = Subject(backend, label or getattr(backend, "NAME", "backend"), annex=annex)

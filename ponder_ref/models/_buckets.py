@@ -1,4 +1,4 @@
-"""The Transformer's inputs: examples by length, so that little is computed on padding (spec tasks.md, "Buckets").
+"""The Transformer's inputs: examples by length, so that little is computed on padding (spec annex/tasks.md, "Buckets").
 
 Inputs are a dict of arrays. For each length L of a bucket, "words.L" has `[b, L, tokens]` integers: sentences, then the
 question in the last row, rows of zeros in front of shorter inputs. "dropout.L" has the bits of the attention weights

@@ -1,4 +1,4 @@
-"""The inputs of the Transformer of paired associative inference, and the masks of its dropout (spec tasks.md, "Pairs").
+"""Inputs of the Transformer of paired associative inference and masks of its dropout (spec annex/tasks.md, "Pairs").
 
 Inputs are a dict of arrays: "images" `[b, S, width]` floats, "rows" `[b, M, 2]`, M ≥ 2, and "query" `[b, 3]`
 integers, the slots of images; in training with dropout also "dropout.encoder" `[steps, b, heads, M, ⌈keys/8⌉]` and
