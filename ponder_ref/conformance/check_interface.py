@@ -40,7 +40,7 @@ def every_name_is_there(trial: Trial) -> None:
             raise Violation("B1", f"NOT_OFFERED lists {name!r}, which is neither a function nor a requirement")
     _names_are_there(trial, (*interface.REQUIRED, *interface.FUNCTIONS, *interface.TRANSFORMS))
     if trial.subject.annex:
-        _names_are_there(trial, interface.ANNEX, " of the annex")
+        _names_are_there(trial, interface.ANNEX, ", a function of the annex")
     if not isinstance(getattr(backend, "NAME", None), str):
         raise Violation("B1", f"NAME must be a string, got {getattr(backend, 'NAME', None)!r}")
     dtypes = getattr(backend, "DTYPES", None)

@@ -108,6 +108,29 @@ def a_bad_request_loses_no_other(trial: Trial) -> None:
             )
 
 
+@check("I8", "inference", "stream", level="infer", dtypes=ANY_DTYPE)
+def answers_in_order_are_held_back_within_a_limit(trial: Trial) -> None:
+    """Beside one slow example others are answered, but no more than 16·slots are taken until it is answered."""
+    most = 16 * SLOTS
+    z = np.full((1 + 2 * most, STEPS), 64.0)  # one step each,
+    z[0] = -64.0  # and many for the first: from step 9 on its logits are 0, so that half the mass is left each time
+    examples, taken = examples_of(trial, Table(z, np.ones((len(z), 2)), np.arange(len(z)))), []
+
+    def source() -> Iterator[Any]:
+        for k, example in enumerate(examples):
+            taken.append(k)
+            yield example
+
+    rule = {"policy": "expected", "epsilon": 1e-20, "max_steps": STEPS + 2 * most}
+    first = next(iter(trial.subject.backend.stream(model_on(trial), source(), slots=SLOTS, ordered=True, **rule)))
+    if int(first.index) != 0 or len(taken) > most:
+        raise Violation(
+            "I8",
+            f"stream with {SLOTS} slots, ordered=True: {len(taken)} examples were taken before the first answer, to"
+            f" example {int(first.index)}; should be at most {most}, and the answer to example 0",
+        )
+
+
 def held_by(root: Any, *others: Any) -> tuple[int, int]:
     """How many things can be reached from an object, and the bytes of the arrays among them; `others` do not count.
 

@@ -12,6 +12,7 @@ from ponder_ref.conformance.mutants.corners import RIGHT
 from ponder_ref.conformance.mutants.inference import SLOT_MACHINE
 from ponder_ref.conformance.mutants.interface import not_written
 from ponder_ref.conformance.mutants.roundings import EQUIVALENTS as ROUNDED
+from ponder_ref.conformance.mutants.streams import IN_ORDER
 from ponder_ref.halting import as_float, log_sigmoid
 from ponder_ref.sampling import threefry2x32
 
@@ -117,6 +118,7 @@ EQUIVALENTS = (
         {**dict.fromkeys(ANNEX), "NOT_OFFERED": (*TRANSFORMS, *ANNEX)},
     ),
     signed(SLOT_MACHINE, "predict"),
+    IN_ORDER,
     Mutant(
         "categorical-draw",
         "draws from p by another generator with the same law, and says so",

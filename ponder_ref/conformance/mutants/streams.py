@@ -63,6 +63,41 @@ def _fails_together(model, iterable, **options) -> Iterator[Answer]:
         raise failure
 
 
+def in_order_by_slots(window: float) -> Callable:
+    """`stream` whose slots go on beside a slow example, in order: at most `window`·slots ahead of the last answer."""
+
+    def stream(model, iterable, *, slots=64, ordered=False, first_id=0, **options) -> Iterator[Answer]:
+        if not ordered:
+            yield from ponder_ref.stream(model, iterable, slots=slots, first_id=first_id, **options)
+            return
+        ponder_ref.stream(model, [], slots=slots, first_id=first_id, **options)  # for its complaints
+        examples, taken, following, failure, going_on = iter(iterable), 0, 0, None, True
+        running: dict[int, tuple[int, Answer]] = {}  # steps that are left, and the answer
+        held: dict[int, Answer] = {}
+        while going_on or running:
+            try:
+                while going_on and len(running) < slots and taken < following + window * slots:
+                    if (example := next(examples)) is None:
+                        break
+                    (answer,) = ponder_ref.stream(model, [example], first_id=first_id + taken, **options)
+                    running[taken] = answer.steps, answer._replace(index=taken)
+                    taken += 1
+            except StopIteration:
+                going_on = False
+            except Exception as error:
+                going_on, failure = False, error
+            running = {index: (left - 1, answer) for index, (left, answer) in running.items()}
+            held |= {index: answer for index, (left, answer) in running.items() if left == 0}
+            running = {index: rest for index, rest in running.items() if rest[0]}
+            while following in held:
+                yield held.pop(following)
+                following += 1
+        if failure is not None:
+            raise failure
+
+    return stream
+
+
 def _keeps(kept_of: Callable[[Any, Answer], Any]) -> Callable:
     """`stream` that keeps something of every example and answer."""
 
@@ -81,6 +116,9 @@ def _keeps(kept_of: Callable[[Any, Answer], Any]) -> Callable:
     return stream
 
 
+IN_ORDER = Mutant(
+    "in-order-by-slots", "slots that go on beside a slow example", "", around("stream", in_order_by_slots(16))
+)
 MUTANTS = tuple(
     Mutant(name, defect, "I8", around("stream", stream))
     for name, defect, stream in (
@@ -100,6 +138,8 @@ MUTANTS = tuple(
             _changed(lambda answer: answer._replace(y_hat=answer.y_hat.astype(np.float32))),
         ),
         ("blocks-on-none", "None is asked past until the slots are full", _waits_for_all),
+        ("holds-back-all", "answers in order are held back without a limit", in_order_by_slots(np.inf)),
+        ("holds-back-more", "one slot too many is held back", in_order_by_slots(17)),
         ("fails-together", "one bad request loses those that are computed beside it", _fails_together),
         ("keeps-its-examples", "every example is kept", _keeps(lambda example, answer: example)),
         ("keeps-its-answers", "every answer is kept", _keeps(lambda example, answer: answer)),
