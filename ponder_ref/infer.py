@@ -90,9 +90,9 @@ def predict(
     result = Predicted(y_hat, steps, int(steps.sum()))
     if not trace:
         return result
-    kept = Trace(*(np.stack([_padded(run[part], max_steps) for run in taken], axis=1) for part in (0, 1)))
-    log_p = log_halting(kept.halt_logits, remainder=remainder, lengths=steps)
-    return result._replace(log_p=log_p, expected=expected_prediction(log_p, kept.y_hat), trace=kept)
+    traced = Trace(*(np.stack([_padded(run[part], max_steps) for run in taken], axis=1) for part in (0, 1)))
+    log_p = log_halting(traced.halt_logits, remainder=remainder, lengths=steps)
+    return result._replace(log_p=log_p, expected=expected_prediction(log_p, traced.y_hat), trace=traced)
 
 
 def _padded(array: np.ndarray, length: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
 from ponder_ref.models.pairs import PairTransformer
 
-FUNCTIONS = ("pairs_encode", "pairs_query", "pairs_transition", "pairs_decode", "pairs_readout")
+NEEDED = ("pairs_encode", "pairs_query", "pairs_transition", "pairs_decode", "pairs_readout")
 HEADS, IMAGES, ROWS, WIDTH = 2, 5, 4, 6
 Batch = dict[str, np.ndarray]
 
@@ -47,7 +47,7 @@ def _run(backend: Any, params: Any, given: Any, steps: int, xl: bool) -> tuple[A
     return h, decoded, *backend.pairs_readout(params, decoded)
 
 
-@check("M10", "module", *FUNCTIONS, level="module")
+@check("M10", "module", *NEEDED, level="module")
 def pair_transformer(trial: Trial) -> None:
     """Values after one step and after more than the step signals, with and without dropout and earlier states."""
     rng = trial.rng()
@@ -61,7 +61,7 @@ def pair_transformer(trial: Trial) -> None:
             compare(trial, "M10", what, value, right)
 
 
-@check("M10", "module", *FUNCTIONS, "value_and_grad", level="module")
+@check("M10", "module", *NEEDED, "value_and_grad", level="module")
 def pair_transformer_slopes(trial: Trial) -> None:
     """Slopes by every parameter of answer and logit; earlier states have none, nor has a slot that nobody names."""
     rng = trial.rng()

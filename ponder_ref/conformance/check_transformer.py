@@ -10,7 +10,7 @@ from ponder_ref.conformance.registry import Trial, check
 from ponder_ref.conformance.subject import round_to
 from ponder_ref.models.transformer import Transformer
 
-FUNCTIONS = ("transformer_encode", "transformer_transition", "transformer_readout")
+NEEDED = ("transformer_encode", "transformer_transition", "transformer_readout")
 HEADS, LENGTH, TOKENS = 2, 4, 3
 
 
@@ -49,7 +49,7 @@ def _run(backend: Any, params: Any, words: Any, kept: Any, steps: int) -> tuple[
     return h, *backend.transformer_readout(params, h)
 
 
-@check("M9", "module", *FUNCTIONS, level="module")
+@check("M9", "module", *NEEDED, level="module")
 def babi_transformer(trial: Trial) -> None:
     """Values after one step and after more than the step signals, with and without dropout, of one and two layers."""
     rng = trial.rng()
@@ -67,7 +67,7 @@ def babi_transformer(trial: Trial) -> None:
             compare(trial, "M9", what, value, right)
 
 
-@check("M9", "module", *FUNCTIONS, "value_and_grad", level="module")
+@check("M9", "module", *NEEDED, "value_and_grad", level="module")
 def babi_transformer_slopes(trial: Trial) -> None:
     """Slopes by every parameter of answer and logit, which no padding reaches."""
     rng = trial.rng()

@@ -122,10 +122,10 @@ def model_on(trial: Trial) -> SimpleNamespace:
         taken = x["a"][..., 0] * zero
         return {"z": x["z"], "a": x["a"]}, {"at": x["first"], "rest": (x["a"] * zero, [taken])}
 
-    return SimpleNamespace(step=step_on(trial), start=_kept("start", trial, start), max_steps=STEPS)
+    return SimpleNamespace(step=step_on(trial), start=_first_one("start", trial, start), max_steps=STEPS)
 
 
-def _kept(name: str, trial: Trial, function: Callable) -> Callable:
+def _first_one(name: str, trial: Trial, function: Callable) -> Callable:
     """The first function of that name for a backend and dtype."""
     return _STEPS.setdefault((id(trial.subject.backend), f"{trial.dtype} {name}"), function)
 

@@ -203,9 +203,9 @@ def prune(folder: Path, update: int, every: int) -> None:
     """
     found = listed(folder)
     older = {number: path for number, path in found.items() if number < update and update in found}
-    kept = [number for number in older if number % every == 0][-1:]
+    spared = [number for number in older if number % every == 0][-1:]
     for number, path in older.items():
-        if number not in kept:
+        if number not in spared:
             with contextlib.suppress(OSError):  # tried again when the next one is saved, or the run goes on
                 path.unlink()
 

@@ -196,11 +196,11 @@ def _seen_by_the_criterion(predictions: bool, targets: bool):
     def pondering_loss(out, given, criterion, **options) -> PonderLoss:
         weights = options.get("weights")
         same = out if predictions else out._replace(y_hat=right.harmless(out.y_hat, weights, lead=1))
-        kept = given if targets else right.harmless(given, weights)
+        seen = given if targets else right.harmless(given, weights)
 
         def seeing(y_hat, _):
             at = next(steps)
-            return criterion(same.y_hat[at] if out.act is None else act_output(out.act.weights, same.y_hat), kept)
+            return criterion(same.y_hat[at] if out.act is None else act_output(out.act.weights, same.y_hat), seen)
 
         steps = iter(range(len(out.y_hat)))
         return ponder_ref.pondering_loss(out, given, seeing, **options)

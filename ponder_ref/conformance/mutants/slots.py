@@ -58,10 +58,10 @@ class _Run:
             n, self.rows = n + 1, self.rows + len(places)
             halts = self._halts(z, ids[places], n, turn)
             self._answer(halts, places, y_hat, n)
-            kept = np.flatnonzero(~halts)
-            held = np.arange(len(kept)) if "state-not-gathered" in self.defects else kept
-            rows = map_tree(lambda leaf, k=kept: leaf[k], x), map_tree(lambda leaf, k=held: leaf[k], state)
-            places, n = places[kept], n[kept]
+            staying = np.flatnonzero(~halts)
+            held = np.arange(len(staying)) if "state-not-gathered" in self.defects else staying
+            rows = map_tree(lambda leaf, k=staying: leaf[k], x), map_tree(lambda leaf, k=held: leaf[k], state)
+            places, n = places[staying], n[staying]
         if "in-the-order-of-leaving" in self.defects:
             self.y_hat, self.steps = self.y_hat[self.left], self.steps[self.left]
         return Predicted(self.y_hat, self.steps, self.rows)

@@ -102,7 +102,7 @@ def _keeps(kept_of: Callable[[Any, Answer], Any]) -> Callable:
     """`stream` that keeps something of every example and answer."""
 
     def stream(model, iterable, **options) -> Iterator[Answer]:
-        kept, last = [], [None]
+        held, last = [], [None]
 
         def watched() -> Iterator[Any]:
             for example in iterable:
@@ -110,7 +110,7 @@ def _keeps(kept_of: Callable[[Any, Answer], Any]) -> Callable:
                 yield example
 
         for answer in ponder_ref.stream(model, watched(), **options):
-            kept.append(kept_of(last[0], answer))
+            held.append(kept_of(last[0], answer))
             yield answer
 
     return stream
