@@ -1,4 +1,4 @@
-"""What a training is made of besides its model, as plain values: method and optimiser (spec models.md, annex)."""
+"""What a training is made of beside its model, as plain values: method and optimiser (spec models.md, optim.md)."""
 
 from dataclasses import dataclass
 
