@@ -90,7 +90,8 @@ def expected_steps(log_p):
 """
 
 
-def test_an_interrupt_ends_the_judge_and_its_processes_without_a_traceback(tmp_path):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_judge_and_its_processes_without_a_traceback(tmp_path, number, code):
     (tmp_path / "waiting.py").write_text(WAITING)
     listening = (  # where the tests run in the background of a shell, SIGINT is ignored and would be here too
         "import runpy, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
@@ -103,9 +104,9 @@ def test_an_interrupt_ends_the_judge_and_its_processes_without_a_traceback(tmp_p
     while not (tmp_path / "child.pid").exists():
         assert judge.poll() is None
     child = int((tmp_path / "child.pid").read_text())
-    judge.send_signal(signal.SIGINT)
+    judge.send_signal(number)
     _, errors = judge.communicate()
-    assert judge.returncode == 130 and errors == ""
+    assert judge.returncode == code and errors == ""
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
 
