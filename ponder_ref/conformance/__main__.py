@@ -50,7 +50,7 @@ def words(text: str | None) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    from ponder_ref.conformance.loading import load
+    from ponder_ref.conformance.loading import backend_named
     from ponder_ref.conformance.skeleton import write_skeleton
     from ponder_ref.conformance.spec_data import requirements
 
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
         raise Refused(f"--only {options.only!r} names no requirement")
     if unknown := set(only or ()) - set(requirements()):
         raise Refused(f"--only {options.only}: the standard has no requirement {', '.join(sorted(unknown))}")
-    backend = load(options.backend)
+    backend = backend_named(options.backend)
 
     from ponder_ref.conformance.processes import judge_in_processes
     from ponder_ref.conformance.report import counts, table, write_report

@@ -28,7 +28,7 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def load(name: str) -> Any:
+def backend_named(name: str) -> Any:
     """The backend of that name, imported: `module`, `module:attribute`, `file.py` or `file.py:attribute`."""
     known = {point.name: point.value for point in entry_points(group=GROUP)}
     module_name, _, attribute = known.get(name, name).partition(":")

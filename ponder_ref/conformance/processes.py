@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ponder_ref.conformance.compare import LOW_PRECISION
-from ponder_ref.conformance.loading import load
+from ponder_ref.conformance.loading import backend_named
 from ponder_ref.conformance.registry import GROUPS, Verdict
 from ponder_ref.conformance.report import merge, read_verdicts, write_report
 from ponder_ref.conformance.run import judge
@@ -122,7 +122,7 @@ def main() -> None:
     """One job."""
     job = json.load(sys.stdin)
     chosen = {key: tuple(job[key]) for key in ("dtypes", "groups")}
-    verdicts = judge(load(job["name"]), label=job["name"], once=job["once"], **chosen, **job["options"])
+    verdicts = judge(backend_named(job["name"]), label=job["name"], once=job["once"], **chosen, **job["options"])
     write_report(Path(job["report"]), verdicts, job["name"], job["options"])
 
 
