@@ -7,7 +7,7 @@ the same name in `models/` of each backend; its `SETTINGS` is the dataclass, who
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +34,10 @@ class Model(Protocol):
 
     def initial_parameters(self, seed: int) -> dict[str, np.ndarray]:
         """Parameters by canonical name, float64."""
+        ...
+
+    def with_masks(self, inputs: Any, seed: int, updates: Sequence[int], steps: int) -> Any:
+        """The inputs of these updates, K in front of every shape, with the masks of the network's dropout if any."""
         ...
 
 
