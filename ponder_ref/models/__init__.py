@@ -59,6 +59,6 @@ def kinds() -> tuple[str, ...]:
 
 def settings_of(values: Mapping[str, Any]) -> Model:
     """The settings of a network from plain values; "kind" says which network it is."""
-    kind = values.get("kind")
+    kind: Any = values.get("kind")
     checks.check_choice("kind", kind, kinds())  # so that no file names code to import
     return importlib.import_module(f"{__name__}.{kind}").SETTINGS(**values)

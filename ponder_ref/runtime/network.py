@@ -55,6 +55,16 @@ class Own:
     seed: int = 0
     kind: str = OWN
 
+    def __post_init__(self) -> None:
+        for name in ("name", "sha256"):
+            if not (isinstance(value := getattr(self, name), str) and value.isprintable()):
+                raise checks.SettingError(name, f"must be text that can be printed, got {checks.quoted(value)}")
+        checks.check_choice("output", self.output, ("binary", "classes"))
+        checks.check_count("outputs", self.outputs, 1)
+        checks.check_count("seed", self.seed, 0)
+        for size in self.answers:
+            checks.check_count("answers", size, 1)
+
     def problem(self, halting: Halting) -> Problem:
         """What `build` is given, as it was when the run began."""
         same = {name: getattr(self, name) for name in ("inputs", "outputs", "output", "answers", "seed")}
@@ -95,6 +105,7 @@ def to_plain(tree: Any) -> Any:
 
 def from_plain(value: Any) -> Any:
     """The inverse of `to_plain`; tuples come back as lists."""
+    content: Any
     (kind, content), *rest = value.items() if isinstance(value, dict) else [("", None)]
     if rest or kind not in ("leaf", "dict", "list"):
         raise ValueError("inputs must be a tree of leaves, dicts and lists")
