@@ -1,5 +1,6 @@
 """Training of any PonderNet: many updates a call, NumPy in and out, the same on every backend."""
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ponder_ref import checks
 from ponder_ref.base import AdamState, Batch, MuonState, Pondered, Predicted
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.saved import REST
@@ -97,15 +99,14 @@ def measure(net: PonderNet, output: str, out: Pondered, targets, weights) -> Ten
 
 
 class Trainer:
-    """Trains a PonderNet; a function of state and batches, without files and without chance.
-
-    The module is used to compute: it has the parameters of the state that was used last.
+    """Trains a PonderNet; a function of state and batches, without files and without chance. The net is not changed.
 
     Args:
-      net: any PonderNet; it is cast to the dtype.
+      net: any PonderNet.
       optimiser: Adam, or Muon for matrices: those that a network of the paper names, of others the weights of their
         linear layers.
       output: "binary" (a logit per answer) or "classes" (a logit per class and answer).
+      dtype: of parameters and inputs.
       seed: what is drawn inside the network, say by dropout, is a function of it and of the number of the update.
     """
 
@@ -121,10 +122,13 @@ class Trainer:
     ):
         if threads is not None:
             limit_threads(threads)
-        self.net, self.optimiser, self.output, self.dtype = net, optimiser, output, getattr(torch, dtype)
+        checks.check_choice("output", output, ("binary", "classes"))
+        checks.check_dtype(dtype)
+        self.net = net = copy.deepcopy(net)
+        self.optimiser, self.output, self.dtype = optimiser, output, getattr(torch, dtype)
         self.seed = None if net.settings is not None else seed
         self.criterion = binary_cross_entropy if output == "binary" else cross_entropy
-        net.to(self.dtype)
+        net.to(self.dtype).train()
         self.params, self.rest = variables(net)
         if not self.params:
             raise ValueError("the network must have parameters to train, got none")
@@ -137,7 +141,6 @@ class Trainer:
         self.first_rest = {name: x.detach().clone() for name, x in self.rest.items()}
         # Adam's parameters become views of one vector, so that an update writes them all at once.
         self.vector = _joined([self.params[name] for name in self.by_adam], self.dtype, self.device)
-        net.train()
 
     def init(self, params: Mapping[str, np.ndarray] | None = None) -> TrainState:
         """The state before the first update; with None it has the parameters that the network was built with."""
