@@ -276,13 +276,9 @@ def check_criterion(values: Any, batch: tuple[int, ...], y_hat: Any) -> None:
         )
 
 
-POLICIES = ("sample", "quantile", "fixed", "expected")
-
-
-def check_exit(rule: Any) -> None:
-    """The exit policy of `predict` and its numbers: an `ExitRule`."""
-    if rule.policy not in POLICIES:
-        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {quoted(rule.policy)}")
+def check_exit(rule: Any, policies: Sequence[str]) -> None:
+    """The exit policy of `predict`, one of these, and its numbers: an `ExitRule`."""
+    check_choice("policy", rule.policy, policies)
     check_count("max_steps", rule.max_steps, 1, 2**16 - 1)
     check_count("seed", rule.seed, 0, 2**64 - 1)
     check_count("draw", rule.draw, 0, 2**12 - 1)
@@ -323,8 +319,8 @@ def check_answer(y_hat: Any, halt_logit: Any, rows: int) -> None:
 
 def check_predictable(method: str, policy: str) -> None:
     """Which exit policies a module's method of training allows."""
-    if method == "act":
-        raise ValueError('predict is for methods "ponder", "repeat" and "once", got a module with method "act"')
+    if method not in ("ponder", "repeat", "once"):
+        raise ValueError(f'predict is for methods "ponder", "repeat" and "once", got a module with method "{method}"')
     if method != "ponder" and policy != "fixed":
         raise ValueError(f'policy must be "fixed" for a module with method {quoted(method)}, got {quoted(policy)}')
 

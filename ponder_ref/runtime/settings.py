@@ -59,6 +59,7 @@ class Halting:
 
     def __post_init__(self) -> None:
         min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
+        object.__setattr__(self, "min_steps", min_steps)  # PonderNet takes no more than max_steps
         limits = (self.epsilon, self.remainder, self.act_epsilon)
         checks.check_pondering(self.max_steps, self.method, min_steps, *limits, checks.TRAINED_METHODS)
         object.__setattr__(self, "min_steps", min_steps)  # of one step at most, the default is one
