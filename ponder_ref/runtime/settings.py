@@ -26,6 +26,7 @@ class Halting:
 
     def __post_init__(self):
         min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
+        object.__setattr__(self, "min_steps", min_steps)  # PonderNet takes no more than max_steps
         limits = (self.epsilon, self.remainder, self.act_epsilon)
         checks.check_pondering(self.max_steps, self.method, min_steps, *limits, checks.TRAINED_METHODS)
         checks.check_choice("prior", self.prior, tuple(PRIORS))
