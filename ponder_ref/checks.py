@@ -308,8 +308,8 @@ def check_answer(y_hat: Any, halt_logit: Any, rows: int) -> None:
 
 def check_predictable(method: str, policy: str) -> None:
     """Which exit policies a module's method of training allows."""
-    if method == "act":
-        raise ValueError('predict is for methods "ponder", "repeat" and "once", got a module with method "act"')
+    if method not in ("ponder", "repeat", "once"):
+        raise ValueError(f'predict is for methods "ponder", "repeat" and "once", got a module with method "{method}"')
     if method != "ponder" and policy != "fixed":
         raise ValueError(f'policy must be "fixed" for a module with method {quoted(method)}, got {quoted(policy)}')
 
