@@ -62,7 +62,6 @@ class Halting:
         object.__setattr__(self, "min_steps", min_steps)  # PonderNet takes no more than max_steps
         limits = (self.epsilon, self.remainder, self.act_epsilon)
         checks.check_pondering(self.max_steps, self.method, min_steps, *limits, checks.TRAINED_METHODS)
-        object.__setattr__(self, "min_steps", min_steps)  # of one step at most, the default is one
         checks.check_choice("prior", self.prior, tuple(PRIORS))
         checks.check_prices(self.lambda_p, self.beta, self.tau)
 
