@@ -19,8 +19,7 @@ from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, example_ids, words
 from tasks.config import Choice, Integer, Number, Span, option, show
 from tasks.options import TrainingConfig
-from tasks.plots import draw_levels
-from tasks.summary import table
+from tasks.views import Views
 
 TASK = "parity task"
 MAX_BITS = 1024
@@ -212,14 +211,13 @@ def targets_of(inputs: np.ndarray) -> np.ndarray:
     return (inputs == 1).sum(axis=-1) % 2
 
 
-class Parity:
-    """The task as `tasks.command` wants it: config, presets, model, batches and difficulty."""
+class Parity(Views):
+    """The task as `tasks.command` wants it: config, presets, model and batches."""
 
     NAME = "parity"
     TITLE = "PonderNet on the parity task: is the number of ones odd?"
-    DIFFICULTY = "non-zeros"
-    GUESS = 0.5  # the accuracy of guessing, marked in figures
-    SHARES = False  # the halting distribution of every difficulty would be many numbers
+    GROUP = "non-zeros"
+    GUESS = 0.5
     EVALUATION_FLAGS = ("max_steps", "eval_ones")  # those that an evaluation may change
     Config = ParityConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
@@ -281,17 +279,20 @@ class Parity:
             batch = self.batches(split, [index])
             inputs = batch.inputs[0]
             count = min(EVAL_BATCH, examples - index * EVAL_BATCH)
-            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.difficulty(inputs), count)
-
-    def report(self, record: dict[str, Any]) -> list[str]:
-        return table(record, self.DIFFICULTY)
+            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.groups(inputs), count)
 
     @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        """Figures of a finished run beyond those of every task: accuracy and steps by the number of non-zeros."""
-        return [draw_levels(records, cls.DIFFICULTY, run.figures / "difficulty.png")]
+    def asked(cls, config: ParityConfig) -> dict[str, Any]:
+        span = None if config.train_ones == (1, config.bits) else config.train_ones  # the whole range is the default
+        asked = {"bits": config.bits, "positions": config.positions, "train_ones": span}
+        return {**asked, "eval_ones": config.eval_ones}
 
-    def difficulty(self, inputs: np.ndarray) -> np.ndarray:
+    @classmethod
+    def trained_to(cls, config: ParityConfig) -> int | None:
+        trained, beyond = config.train_ones, config.eval_ones
+        return trained[1] if trained is not None and beyond is not None and beyond[1] > trained[1] else None
+
+    def groups(self, inputs: np.ndarray) -> np.ndarray:
         """The number of non-zeros of each example."""
         return np.count_nonzero(inputs, axis=-1)
 

@@ -7,7 +7,7 @@ released files.
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -24,18 +24,23 @@ from tasks.babi.sampling import Pool
 from tasks.babi.settings import ANY, DATA, PRESETS, BabiConfig
 from tasks.babi.stories import TASK_NAMES
 from tasks.batches import EvalBatch
+from tasks.views import Views
+
+if TYPE_CHECKING:
+    from tasks.results.experiment import Experiment
 
 EVAL_ROWS = 2048  # sentences of an evaluation batch, about: fewer examples of longer stories
 
 
-class Babi:
+class Babi(Views):
     """The task as `tasks.command` wants it."""
 
     NAME = "babi"
     TITLE = "PonderNet on the twenty bAbI tasks: a Universal Transformer that decides how long to read."
-    DIFFICULTY = "task"
+    GROUP = "task"
+    ORDERED = False
     SHARES = True
-    GUESS = None  # differs from task to task
+    FILES: ClassVar[dict[str, str]] = {"data_dir": "DIR"}
     EVALUATION_FLAGS = ("max_steps", "data_dir", "layout")
     PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
     Config = BabiConfig
@@ -176,8 +181,19 @@ class Babi:
         return lines(record, TASK_NAMES)
 
     @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records)
+    def asked(cls, config: BabiConfig) -> dict[str, Any]:
+        data = "generated" if config.data_dir is None else "released"
+        return {"tasks": config.tasks, "data_dir": data, "layout": config.layout}
+
+    @classmethod
+    def draw(cls, config: BabiConfig, records: list[dict[str, Any]], folder: Path) -> list[Path]:
+        return draw(records, folder)
+
+    @classmethod
+    def section(cls, experiment: "Experiment", docs: Path) -> list[str]:
+        from tasks.babi.results import section
+
+        return section(experiment, docs)
 
 
 def named(inputs: Inputs) -> dict[str, np.ndarray]:
