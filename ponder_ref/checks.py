@@ -261,13 +261,9 @@ def check_criterion(values: Any, batch: tuple[int, ...], y_hat: Any) -> None:
         )
 
 
-POLICIES = ("sample", "quantile", "fixed", "expected")
-
-
-def check_exit(rule: Any) -> None:
-    """The exit policy of `predict` and its numbers: an `ExitRule`."""
-    if rule.policy not in POLICIES:
-        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {quoted(rule.policy)}")
+def check_exit(rule: Any, policies: Sequence[str]) -> None:
+    """The exit policy of `predict`, one of these, and its numbers: an `ExitRule`."""
+    check_choice("policy", rule.policy, policies)
     check_count("max_steps", rule.max_steps, 1, 2**16 - 1)
     check_count("seed", rule.seed, 0, 2**64 - 1)
     check_count("draw", rule.draw, 0, 2**12 - 1)
