@@ -12,7 +12,7 @@ import ponder_jax
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("outputs", [1, 5])
 def test_the_fast_way_is_the_general_one(way: str, outputs: int):
-    check_against_ponder(ponder_jax, WAYS[way], outputs)
+    check_against_ponder(ponder_jax, "ponder_jax", WAYS[way], outputs)
 
 
 def test_a_state_can_be_used_again():
