@@ -1,6 +1,8 @@
 """The RNN of the parity experiment (spec M8; paper app. B): hₙ = tanh(x·W_x + b + hₙ₋₁·W_h)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +73,10 @@ class Rnn:
             params["rnn.w_x"] *= connections(seed, self.inputs, self.hidden, input_connections)
         return params
 
+    def with_masks(self, inputs: Any, seed: int, updates: Sequence[int], steps: int) -> Any:
+        """The inputs as they are: this network has no dropout."""
+        return inputs
+
 
 SETTINGS = Rnn
 
@@ -108,3 +114,21 @@ def rnn_readout(params, h) -> tuple[np.ndarray, np.ndarray]:
 def rnn_initial_state(params, projected) -> np.ndarray:
     """h₀ = 0, of the projected input's shape."""
     return np.zeros_like(projected)
+
+
+class Step:
+    """The RNN as a step network: x `[...batch, inputs]`, state `[...batch, hidden]`."""
+
+    def __init__(self, settings: Rnn, params):
+        self.settings, self.params = settings, params
+
+    def project(self, x) -> np.ndarray:
+        return rnn_project(self.params, x)
+
+    def initial_state(self, x) -> np.ndarray:
+        return rnn_initial_state(self.params, x)
+
+    def __call__(self, x, h) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        h = rnn_transition(self.params, x, h)
+        y_hat, z = rnn_readout(self.params, h)
+        return y_hat, h, z
