@@ -66,8 +66,10 @@ def load(folder: Path) -> History:
     else:  # checked, with defaults for settings that were added later
         made = from_json(task.Config, content.config, str(folder / CONFIG))
         values = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-    own = (content.network or {}).get("model")  # of somebody's own; a file with the same name may have changed
+    own = (content.network or {}).get("model")  # a file with the same name may have changed
     name, checksum = (str(own.get(key)) for key in ("name", "sha256")) if isinstance(own, dict) else (None, None)
+    if task is not None and name in task.NETWORKS.values():
+        name, checksum = None, None
     values = {"task": content.task, "network": name or "the task's", "network_file": checksum, **values}
     seed = values.pop("seed", None)
     return History(folder, task, made, content.backend, name, seed, values, read_records(folder / METRICS))

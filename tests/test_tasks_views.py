@@ -2,7 +2,9 @@
 
 import ast
 import dataclasses
+import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +15,7 @@ pytest.importorskip("matplotlib")
 from results_runs import evaluation, fixture_unsaved, logged, page_of, rows_of, write_run  # noqa: F401
 
 from ponder_ref.runtime.values import Integer, option
-from tasks import figures, plots, registry, summary
+from tasks import figures, history, plots, registry, summary
 from tasks.contracts import Task
 from tasks.options import TrainingConfig
 from tasks.runs import Run
@@ -34,7 +36,11 @@ class Toy(Task):
     NAME = "toy"
     GROUP = "digits"
     GUESS = 0.1
-    FILES: ClassVar[dict[str, str]] = {"table": "FILE"}
+    FILES: ClassVar[Mapping[str, str]] = {"table": "FILE"}
+    NETWORKS: ClassVar[Mapping[str, str]] = {
+        "torch": "tasks/toy/model_torch.py:build",
+        "jax": "tasks/toy/model_jax.py:build",
+    }
     Config = ToyConfig
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
 
@@ -77,6 +83,17 @@ def test_a_task_that_is_registered_is_drawn_by_what_it_says(tmp_path: Path, caps
     assert figures.main([str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     names = [f"toy-digits-{n}/{name}.png" for n in (3, 4) for name in ("figure-1a", "figure-1c", "difficulty")]
     assert capsys.readouterr().out.split() == [str(tmp_path / "out" / name) for name in names]
+
+
+def test_networks_that_a_task_brings_are_its_own_on_either_backend(tmp_path: Path):
+    write_toys(tmp_path, "toy", [ToyConfig(updates=40, seed=seed) for seed in range(3)])
+    for number, name in enumerate((*Toy.NETWORKS.values(), "else.py:build")):
+        file = tmp_path / f"run-{number}" / "config.json"
+        own = {"model": {"kind": "own", "name": name, "sha256": str(number)}}
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"network": own}))
+    runs = [history.load(tmp_path / f"run-{number}") for number in range(3)]
+    assert [run.model for run in runs] == [None, None, "else.py:build"]
+    assert sorted(map(len, history.label_groups(runs).values())) == [1, 2]
 
 
 @pytest.mark.parametrize(("task", "own"), [(Toy, ["difficulty.png"]), (Unordered, [])])
