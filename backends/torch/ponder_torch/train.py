@@ -253,8 +253,8 @@ class Trainer:
         params |= {name: state.param for name, state in packed.muon.items()}
         m |= {name: state.m for name, state in packed.muon.items()}
         rest = {name: x.detach().clone() for name, x in self._others().items()}
-        ordered = ({name: part[name] for name in self.params} for part in (params, m))
-        return TrainState(*ordered, v, rest, packed.update)
+        params, m = ({name: part[name] for name in self.params} for part in (params, m))
+        return TrainState(params, m, v, rest, packed.update)
 
     def _split(self, vector: torch.Tensor) -> Tensors:
         """Adam's tensors by name, as views."""
