@@ -12,8 +12,8 @@ pytest.importorskip("matplotlib")
 
 from results_runs import evaluation, fixture_unsaved, logged, page_of, rows_of, write_run  # noqa: F401
 
+from ponder_ref.runtime.values import Integer, option
 from tasks import figures, plots, registry, summary
-from tasks.config import Integer, option
 from tasks.options import TrainingConfig
 from tasks.runs import Run
 from tasks.views import Views
