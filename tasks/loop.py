@@ -114,7 +114,7 @@ def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
         raise checkpoints.Damaged(f"--start {path}: {error.said}", error.good, "give --start") from None
     except Refused as error:
         raise Refused(f"--start {path}: {error}") from None
-    if found.about["task"] != task.NAME:
+    if found.about.get("task", task.NAME) != task.NAME:  # a network alone has none
         raise Refused(f"--start {path} is of the task {quoted(found.about['task'])}, not of {task.NAME!r}")
     params = checkpoints.parameters(found.arrays)
     try:

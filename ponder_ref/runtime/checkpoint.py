@@ -126,6 +126,14 @@ class About(Form, forbid_unknown_fields=True):
     network: dict[str, Any] | None = None  # older ones lack it (`ponder_ref.runtime.translate`)
 
 
+class OfRun(About, kw_only=True, forbid_unknown_fields=True):
+    """What that of a run must say, and the shipped one of a task does."""
+
+    task: Name
+    config: dict[str, Any]
+    update: Count
+
+
 def header_of(file: BinaryIO, size: int, path: Path) -> bytes:
     """The metadata of a safetensors file, b"" without any; it must declare just as many bytes as the file has."""
     broken = f"{path} is not a whole safetensors file"
@@ -154,8 +162,9 @@ def parsed(file: BinaryIO, size: int, path: Path, forms: tuple[str, ...]) -> Che
         raise Refused(f"{path} has the parameters of a shipped checkpoint and nothing else: a run's is needed")
     if form not in forms:
         raise Refused(f"{path} is a safetensors file, but not a checkpoint of this project")
-    check_settings(decoded(text, About, path).config, f"{path}: config")
     about = decoded(text, dict[str, Any], path)
+    of_run = form == FORMAT or "task" in about or "network" not in about  # else a network alone, by `save`
+    check_settings(decoded(text, OfRun if of_run else About, path).config, f"{path}: config")
     found = about.pop("checksum")
     file.seek(0)
     try:
