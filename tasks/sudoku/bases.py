@@ -14,19 +14,20 @@ same is true. No split shares a base with another, nor a symmetric image of one:
 
 import functools
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from tasks.sudoku.puzzles import BOXES, dig, invariant, random_grid, solutions
+from tasks.sudoku.puzzles import dig, invariant, random_grid, shuffled, solutions
 
 SPLITS = ("train", "valid", "test")
 BLANKS = {4: (4, 12), 6: (1, 24), 9: (1, 54)}  # the numbers of blanks that there are bases for, in every split
 SEED = 17  # of the bases: it is not that of a run, so that splits are the same in all runs
-DUG = {6: 4000, 9: 192}  # how many grids are drawn; of size 6 there are only 49 that no symmetry makes equal
+GRIDS = {6: 2000, 9: 192}  # how many are drawn; of size 6 there are only 49 that no symmetry makes equal
 PER_GRID = {6: 4, 9: 1}  # puzzles dug from a grid
-SIX = 6  # of each SIX bases one is for validation and one for the test
+PARTS = 6  # one part of six is for validation, one for the test
 
 
 class Bases(NamedTuple):
@@ -38,26 +39,23 @@ class Bases(NamedTuple):
     count: np.ndarray  # [cells + 1] likewise, 0 where there are none
 
 
+def philox() -> np.random.Philox:
+    return np.random.Philox(key=np.array([SEED, 0], np.uint64))
+
+
 def split_of(number: int) -> str:
-    """Two of each SIX are held out."""
-    return {SIX - 2: "valid", SIX - 1: "test"}.get(number % SIX, "train")
+    """Of each six in a row the last two are held out."""
+    return {PARTS - 2: "valid", PARTS - 1: "test"}.get(number % PARTS, "train")
 
 
-def symmetries(size: int) -> np.ndarray:
-    """Every arrangement of the cells that keeps rows, columns and boxes together, `[symmetries, cells]`: size 4 only."""
-    height, width = BOXES[size]
-    orders = []
-    for band in (height, width):
-        inner = list(itertools.permutations(range(band)))
-        orders.append(
-            [
-                [start * band + line for start, lines in zip(bands, chosen, strict=True) for line in lines]
-                for bands in itertools.permutations(range(size // band))
-                for chosen in itertools.product(inner, repeat=size // band)
-            ]
-        )
-    cells = np.arange(size * size).reshape(size, size)
-    found = [cells[np.ix_(rows, columns)] for rows in orders[0] for columns in orders[1]]
+@functools.cache
+def symmetries() -> np.ndarray:
+    """The arrangements of the cells of size 4 that keep rows, columns and boxes together, `[128, cells]`."""
+    orders = [
+        [2 * a + b, 2 * a + 1 - b, 2 - 2 * a + c, 3 - 2 * a - c] for a, b, c in itertools.product((0, 1), repeat=3)
+    ]
+    cells = np.arange(16).reshape(4, 4)
+    found = [cells[np.ix_(rows, columns)] for rows in orders for columns in orders]
     return np.stack([moved.ravel() for one in found for moved in (one, one.T)])
 
 
@@ -75,7 +73,7 @@ def size_4() -> dict[str, Bases]:
     images of one another under the symmetries that give the same grid, with its digits renamed, again.
     """
     everything = np.array(solutions([0] * 16, 4, 1000))
-    moves, bits = symmetries(4), 1 << np.arange(16)
+    moves, bits = symmetries(), 1 << np.arange(16)
     masks = np.arange(1 << 16)
     blank = (masks[:, None] & bits) != 0
     rows, kinds, seen = [], [], set()
@@ -96,14 +94,15 @@ def size_4() -> dict[str, Bases]:
 
 
 def by_split(grids: np.ndarray, blank: np.ndarray, kind: np.ndarray) -> dict[str, Bases]:
-    """Puzzles of size 4 by split: of the kinds with b blanks two of each SIX are held out."""
-    shuffled = np.random.Generator(np.random.Philox(SEED))
+    """Puzzles of size 4 by split: of the kinds with b blanks two of each six are held out."""
+    source = philox()
     numbers = blank.sum(axis=-1)
     chosen: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
     first, count = ({split: np.zeros(17, np.int64) for split in SPLITS} for _ in range(2))
     for b in range(BLANKS[4][0], BLANKS[4][1] + 1):
         of_b = np.flatnonzero(numbers == b)
-        each = {int(one): split_of(place) for place, one in enumerate(shuffled.permutation(np.unique(kind[of_b])))}
+        kinds = np.unique(kind[of_b])
+        each = {int(one): split_of(place) for place, one in enumerate(kinds[shuffled(len(kinds), source)])}
         splits = np.array([each[int(one)] for one in kind[of_b]])
         for split in SPLITS:
             first[split][b] = sum(map(len, chosen[split]))
@@ -136,25 +135,22 @@ def bases(size: int, split: str) -> Bases:
     return (size_4() if size == 4 else from_file(size))[split]
 
 
-def make_lines(size: int) -> list[str]:
+def make_lines(size: int) -> Iterator[str]:
     """The lines of bases_SIZE.txt: puzzles with at least as many blanks as may be asked for."""
-    generator = np.random.Generator(np.random.Philox(SEED))
-    grids = {}
-    for _ in range(DUG[size]):
-        grid = random_grid(size, generator)
+    source = philox()
+    grids: dict[tuple, np.ndarray] = {}
+    for _ in range(GRIDS[size]):
+        grid = random_grid(size, source)
         grids.setdefault(invariant(grid, size), grid)
-    lines = []
     for number, grid in enumerate(grids.values()):
-        dug: list[np.ndarray] = []
-        while len(dug) < PER_GRID[size]:
-            puzzle = dig(grid, size, generator)
+        left = PER_GRID[size]
+        while left:
+            puzzle = dig(grid, size, source)
             if (puzzle == 0).sum() >= BLANKS[size][1]:
-                dug.append(puzzle)
-        for puzzle in dug:
-            lines.append(" ".join([split_of(number), *("".join(map(str, cells.tolist())) for cells in (grid, puzzle))]))
-    return lines
+                left -= 1
+                yield " ".join([split_of(number), *("".join(map(str, cells.tolist())) for cells in (grid, puzzle))])
 
 
 if __name__ == "__main__":
-    for size in DUG:
+    for size in GRIDS:
         file_of(size).write_text("\n".join(make_lines(size)) + "\n", encoding="ascii")

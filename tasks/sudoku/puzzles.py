@@ -70,18 +70,22 @@ def solutions(puzzle: Sequence[int], size: int, limit: int, order: Sequence[int]
     return found
 
 
-def random_grid(size: int, generator: np.random.Generator) -> np.ndarray:
+def shuffled(number: int, source: np.random.Philox) -> list[int]:
+    """The numbers below `number` in random order; raw words, as they are the same in every version of NumPy."""
+    return np.argsort(source.random_raw(number), kind="stable").tolist()
+
+
+def random_grid(size: int, source: np.random.Philox) -> np.ndarray:
     """A solved grid, `[cells]`: the first row at random, the rest by the solver with its digits in random order."""
-    first = generator.permutation(size) + 1
-    order = (generator.permutation(size) + 1).tolist()
+    first, order = ([digit + 1 for digit in shuffled(size, source)] for _ in range(2))
     (grid,) = solutions([*first, *[0] * (size * size - size)], size, 1, order)
     return np.array(grid)
 
 
-def dig(grid: np.ndarray, size: int, generator: np.random.Generator) -> np.ndarray:
+def dig(grid: np.ndarray, size: int, source: np.random.Philox) -> np.ndarray:
     """Blanks every cell, in random order, whose digit the others still decide: a minimal puzzle, `[cells]`."""
     puzzle = grid.copy()
-    for cell in generator.permutation(size * size):
+    for cell in shuffled(size * size, source):
         digit, puzzle[cell] = puzzle[cell], 0
         if len(solutions(puzzle.tolist(), size, 2)) > 1:
             puzzle[cell] = digit
