@@ -6,6 +6,8 @@ from ponder_ref import checks
 from ponder_ref.base import ExitRule
 from ponder_ref.sampling import MASK
 
+# The policies of `predict`, by name. The reference applies them in infer.py, each backend in its exits.py.
+POLICIES = ("sample", "quantile", "fixed", "expected")
 # Of the policy "expected" where neither call nor model has its own; ε is the paper's (§2.3).
 DEFAULTS: dict[str, Any] = {"epsilon": 0.05, "min_steps": 1, "remainder": "last"}
 
@@ -30,5 +32,5 @@ def stream_rule(
     checks.check_stream(slots, first_id)
     own = own_exit(model, max_steps, policy)
     rule = ExitRule(**{**own, **{name: value for name, value in given.items() if value is not None}})
-    checks.check_exit(rule)
+    checks.check_exit(rule, POLICIES)
     return rule, int(first_id) & MASK

@@ -7,7 +7,7 @@ import numpy as np
 
 from ponder_ref import checks
 from ponder_ref.base import Answer, ExitRule, Predicted, Trace
-from ponder_ref.exits import stream_rule
+from ponder_ref.exits import POLICIES, stream_rule
 from ponder_ref.halting import as_float, expected_prediction, log_halting, log_sigmoid
 from ponder_ref.sampling import MASK, uniforms_at
 from ponder_ref.trees import check_alike, leaves_of, map_tree
@@ -77,7 +77,7 @@ def predict(
       trace: whether to keep every step (I7).
     """
     rule = ExitRule(policy, max_steps, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule)
+    checks.check_exit(rule, POLICIES)
     named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
     count = checks.check_examples(named, example_ids, slots)
     ids = np.arange(count) if example_ids is None else np.asarray(example_ids)

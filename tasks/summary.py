@@ -39,7 +39,7 @@ def of_record(record: dict[str, Any], task: Any) -> list[str]:
             f"  accuracy {record['accuracy']:.4f} (standard error {error:.4f})",
             f"  steps    {record['expected_steps']:.3f}",
         ]
-    weight = price(task.config.method_settings())
+    weight = price(task.config.halting())
     parts = [record.get(name, math.nan) for name in ("loss", "loss_rec", "loss_reg")]  # a file may lack them
     lines.append(f"  loss     {parts[0]:.4f} = {parts[1]:.4f} + {weight:g} · {parts[2]:.4f}")
     return lines + task.report(record)

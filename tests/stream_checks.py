@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ponder_ref.runtime import streams
+from ponder_ref.runtime import stream as streams
 
 WIDTH, SLOTS, BAD = 3, 8, 20
 WRONG: dict[str, Any] = {

@@ -177,7 +177,7 @@ def test_the_prior_is_made_once(data, monkeypatch: pytest.MonkeyPatch):
     net = PonderNet(Step(), max_steps=4, initial_state=zeros, lambda_p=0.2345)
     losses = [net.loss(net(data[0]), data[1], cross_entropy).loss for _ in range(3)]
     assert made == [(0.2345, 4)] and losses[0] == losses[2]
-    assert net.double().prior(4, torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
+    assert net.double().log_prior_over(4, torch.zeros(1, dtype=torch.float64)).dtype == torch.float64
 
 
 def test_no_class():

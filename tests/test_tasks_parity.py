@@ -5,7 +5,8 @@ import pytest
 
 from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH, Prefetch, bit_generator, stretches, words
-from tasks.parity import Parity, ParityConfig, make_inputs, targets_of, turn_one
+from tasks.parity import Parity, ParityConfig
+from tasks.parity.task import make_inputs, targets_of, turn_one
 
 
 def task(**settings) -> Parity:

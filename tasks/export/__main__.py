@@ -20,8 +20,9 @@ from ponder_ref.models.rnn import Rnn
 from ponder_ref.runtime.checkpoint import INSTALL, parameters
 from ponder_ref.runtime.errors import Refused, one_sentence
 from ponder_ref.runtime.files import is_unfinished, make_folder, read_json, write_together
+from ponder_ref.runtime.values import Choice, Integer, Number
 from tasks.command import flag_value, refuse
-from tasks.config import Choice, Integer, Number, Parser, show
+from tasks.config import Parser, show
 from tasks.export.policy import MOST_STEPS, POLICIES, Exit
 from tasks.registry import task_class
 from tasks.runs import Run, is_of_a_run, read_config

@@ -3,6 +3,7 @@
 Same names, file by file, as `ponder_torch`; judged by `python -m ponder_ref.conformance --backend ponder_jax`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ponder_jax.act import act_cost, act_halting, act_output
@@ -27,18 +28,19 @@ from ponder_jax.halting import (
     log_halting_from_lambdas,
 )
 from ponder_jax.infer import predict
+from ponder_jax.load import load
 from ponder_jax.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
-from ponder_jax.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_jax.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
-from ponder_jax.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
 from ponder_jax.pondering import ponder, pondering_loss
 from ponder_jax.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_jax.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_jax.stream import stream
-from ponder_jax.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_ref.base import SPEC_VERSION
 
 if TYPE_CHECKING:
+    from ponder_jax.models.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
+    from ponder_jax.models.rnn import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+    from ponder_jax.models.transformer import transformer_encode, transformer_readout, transformer_transition
     from ponder_jax.net import PonderNet
 
 __all__ = [
@@ -65,6 +67,7 @@ __all__ = [
     "halting_lengths",
     "halting_uniforms",
     "kl_divergence",
+    "load",
     "log_halting",
     "log_halting_from_lambdas",
     "muon_update",
@@ -102,9 +105,8 @@ __all__ = [
 
 
 def __getattr__(name: str):
-    """PonderNet when it is first asked for: Flax is slow to import, and the functions need none of it."""
-    if name == "PonderNet":
-        from ponder_jax.net import PonderNet
-
-        return PonderNet
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Modules that need Flax when they are first asked for: it is slow to import, and the mathematics needs none."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    room = "net" if name == "PonderNet" else f"models.{name.partition('_')[0]}"
+    return getattr(import_module(f"{__name__}.{room}"), name)

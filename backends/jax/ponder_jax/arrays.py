@@ -128,7 +128,7 @@ def vary_like(tree, like):
     return jax.tree.map(lambda x, other: _vary(x, axes_of(other)), tree, like)
 
 
-def _manual() -> bool:
+def in_shard_map() -> bool:
     """Whether this is traced inside a `shard_map`."""
     return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
@@ -153,7 +153,7 @@ def settle_axes(fn: Callable, tree, deciding: Callable | None = None):
         axes = frozenset() if deciding is None else axes_of(deciding(tree))
         return jax.tree.map(lambda x: _vary(x, axes), new)
 
-    while _manual():
+    while in_shard_map():
         grown = vary_like(tree, jax.eval_shape(after, tree))
         if all(map(lambda x, y: axes_of(x) == axes_of(y), jax.tree.leaves(grown), jax.tree.leaves(tree))):
             break
@@ -163,7 +163,7 @@ def settle_axes(fn: Callable, tree, deciding: Callable | None = None):
 
 def either(condition: jax.Array, yes: Callable, no: Callable, *operands):
     """`jax.lax.cond` whose branches may differ over different mesh axes."""
-    if not _manual():
+    if not in_shard_map():
         return jax.lax.cond(condition, yes, no, *operands)
     types = [jax.eval_shape(branch, *operands) for branch in (yes, no)]
 

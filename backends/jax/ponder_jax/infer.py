@@ -17,6 +17,7 @@ from ponder_jax.halting import expected_prediction, log_halting
 from ponder_jax.pondering import settle
 from ponder_ref import checks
 from ponder_ref.base import ExitRule, Predicted, Trace
+from ponder_ref.exits import POLICIES
 
 AUTO_BYTES = 8 * 2**20
 LEAST_SLOTS = 16
@@ -180,7 +181,7 @@ def predict(
       Predicted, in the order of the examples. `rows` counts idle slots, too.
     """
     rule = ExitRule(policy, max_steps, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule)
+    checks.check_exit(rule, POLICIES)
     x, state = jax.tree.map(jnp.asarray, (x, state))
     named = [*(("x", leaf) for leaf in jax.tree.leaves(x)), *(("state", leaf) for leaf in jax.tree.leaves(state))]
     count = checks.check_examples(named, example_ids, slots)

@@ -1,7 +1,9 @@
 """PonderNet as a Flax NNX module: wraps any step network (spec M1 to M7; paper §2)."""
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,11 +12,13 @@ from flax import nnx
 from jax.core import Tracer
 
 from ponder_jax.infer import predict
-from ponder_jax.pondering import Shared, ponder, pondering_loss
-from ponder_jax.priors import geometric_log_prior
-from ponder_ref import checks
+from ponder_jax.pondering import Shared, leaving_rule, ponder, pondered, pondering_loss
+from ponder_jax.priors import named_log_prior
+from ponder_ref import checks, models
 from ponder_ref.base import Pondered, PonderLoss, Predicted
 from ponder_ref.exits import own_exit
+from ponder_ref.runtime.network import Network, Own, from_json
+from ponder_ref.runtime.settings import Halting
 
 _AS_BUILT: Any = object()  # an argument not given: the module's own value
 
@@ -26,15 +30,18 @@ class PonderNet(nnx.Module):
       step: `step(x, h) -> (y_hat, h, halt_logit)`, a module, or a function without parameters of its own; `step(h)`
         where `encoder` is given. A function that closes over a module hides its parameters from the optimizer and from
         transforms, and `predict` keeps those it was first compiled with; so do `initial_state`, `encoder`, `project`.
-        halt_logit has one number an example, `[...batch]`; y_hat begins with the same shape; h is any tree of arrays.
+        halt_logit has one number per example, `[...batch]`; y_hat begins with the same shape; h is any tree of arrays.
+        A step may bring its own start and a faster unroll (`ponder_ref.runtime.contracts`: Starts, Unrolls).
       max_steps: N, the largest number of steps.
-      initial_state: h₀ as a function of the input (after `project`).
+      initial_state: h₀ as a function of the input (after `project`); the step's own if neither this nor encoder is given.
       encoder: h₀ as a network of the input, for a step that sees the input only through its state (paper, footnote 1).
       project: a network applied to the input once; the step sees its result.
-      method: "ponder", or a baseline: "act", "repeat" (N steps, the last answers), "once" (one step).
-      lambda_p, beta: the geometric prior and the weight of the KL (paper §2.4).
-      log_prior: any other prior, log-probabilities `[max_steps]`, instead of `lambda_p`.
-      epsilon, min_steps: unroll until each example has halted but for ε, after min_steps (2) at the earliest (§2.3).
+      method: "ponder", or a baseline: "act", "repeat" (N steps, the last answers), "once" (one step); or one of the
+        step's own (OWN_METHODS).
+      prior, lambda_p, beta: the prior's name (`ponder_ref.priors.PRIORS`) and parameter, and the weight of the KL
+        (paper §2.4).
+      log_prior: any other prior, log-probabilities `[max_steps]`, instead of `prior` and `lambda_p`.
+      epsilon, min_steps: unroll until all but ε of each example has halted, after min_steps (2) at the earliest (§2.3).
       remainder: "last" or "normalize" (§2.3).
       tau, act_epsilon: ACT's price of a step and its ε.
 
@@ -53,6 +60,7 @@ class PonderNet(nnx.Module):
         encoder: Callable | None = None,
         project: Callable | None = None,
         method: str = "ponder",
+        prior: str = "geometric",
         lambda_p: float = 0.2,
         beta: float = 0.01,
         log_prior: jax.Array | None = None,
@@ -62,21 +70,22 @@ class PonderNet(nnx.Module):
         tau: float = 0.001,
         act_epsilon: float = 0.01,
     ):
-        checks.check_start(initial_state, encoder, project)
-        for name, function in (
-            ("step", step),
-            ("initial_state", initial_state),
-            ("encoder", encoder),
-            ("project", project),
-        ):
+        self._starts_itself = initial_state is None and encoder is None and hasattr(step, "initial_state")
+        checks.check_start(step.initial_state if self._starts_itself else initial_state, encoder, project)  # type: ignore
+        given = {"step": step, "initial_state": initial_state, "encoder": encoder, "project": project}
+        for name, function in given.items():
             _check_closure(name, function)
         checks.check_count("max_steps", max_steps, 1)
         self.min_steps = min(2, max_steps) if min_steps is None else min_steps
-        checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon)
+        methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
+        checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
         checks.check_prices(lambda_p, beta, tau)
+        if log_prior is None:
+            named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
-        self.lambda_p, self.beta, self.tau, self.act_epsilon = lambda_p, beta, tau, act_epsilon
+        self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
+        self._described: str | None = None
         if log_prior is not None:
             checks.check_floating("log_prior", log_prior)
             checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
@@ -85,30 +94,46 @@ class PonderNet(nnx.Module):
         self.log_prior = nnx.Variable(log_prior) if log_prior is not None else None
 
     def __call__(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
-        """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation."""
-        x, state = self.start(x)
+        """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation.
+
+        By the step's own fast unroll where it has one; else step by step.
+        """
         steps = self.max_steps if max_steps is None else max_steps
-        step, changing, put_back = _as_function(self.step)
-        out = ponder(
-            step,
-            x,
-            (state, Shared(changing)),
-            max_steps=steps,
-            method=self.method,
-            min_steps=min(self.min_steps, steps),
-            epsilon=self.epsilon if epsilon is _AS_BUILT else epsilon,
-            remainder=self.remainder,
-            act_epsilon=self.act_epsilon,
-        )
+        return self._ponder(x, steps, self.method, self.epsilon if epsilon is _AS_BUILT else epsilon)
+
+    def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
+        """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
+        own = self.method in getattr(self.step, "OWN_METHODS", ())
+        return self._ponder(x, max_steps or self.max_steps, self.method if own else "repeat", None)
+
+    def _ponder(self, x: Any, steps: int, method: str, epsilon: float | None) -> Pondered:
+        limits = {"min_steps": min(self.min_steps, steps), "epsilon": epsilon, "act_epsilon": self.act_epsilon}
+        step: Any = self.step
+        unrolls = self._starts_itself and self.project is None
+        if unrolls and method in getattr(step, "OWN_METHODS", ()):
+            checks.check_count("max_steps", steps, 1)
+            return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
+        if unrolls and hasattr(step, "unroll"):
+            checks.check_pondering(steps, method, remainder=self.remainder, **limits)
+            rule = leaving_rule(method, **limits)
+            found = step.unroll(x, 1 if method == "once" else steps, rule)
+            if found is not None:
+                y_hat, z, state, lengths = found
+                return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
+        x, state = self.start(x)
+        pure, changing, put_back = _as_function(step)
+        given = x, (state, Shared(changing))
+        out = ponder(pure, *given, max_steps=steps, method=method, remainder=self.remainder, **limits)
         state, shared = out.state
         put_back(shared.tree)
         return out._replace(state=state)
 
     def start(self, x: Any) -> tuple[Any, Any]:
         """What the step sees of an input (None after an encoder), and h₀."""
-        x = x if self.project is None else self.project(x)
-        state = self.encoder(x) if self.encoder is not None else self.initial_state(x)  # type: ignore[misc]
-        return (None if self.encoder is not None else x), state
+        starts: Any = self.step if self._starts_itself else self
+        project = getattr(starts, "project", None) if self.project is None else self.project
+        x = x if project is None else project(x)
+        return (None, self.encoder(x)) if self.encoder is not None else (x, starts.initial_state(x))
 
     def functions(self) -> tuple["Method", "Method"]:
         """`start` and `step` as trees, for compiled code that is to take the module's variables as arguments."""
@@ -130,14 +155,44 @@ class PonderNet(nnx.Module):
         start, step = self.functions()
         return predict(step, *_started(start, x), **{**own, **options})
 
-    def prior(self, steps: int, like: jax.Array) -> jax.Array:
+    def log_prior_over(self, steps: int, like: jax.Array) -> jax.Array:
         """The log-prior over 1..max_steps, or over `steps` if there are more of them."""
         if self.log_prior is not None:
             if steps > self.max_steps:
                 raise ValueError(f"log_prior has {self.max_steps} steps, fewer than the {steps} that were run")
             return self.log_prior[...]
         dtype = "float64" if like.dtype == "float64" else "float32"
-        return geometric_log_prior(self.lambda_p, max(steps, self.max_steps), dtype=dtype)
+        return named_log_prior(self.prior, self.lambda_p, max(steps, self.max_steps), dtype=dtype)
+
+    @property
+    def halting(self) -> Halting:
+        """How it ponders, as plain values."""
+        return Halting(**{each.name: getattr(self, each.name) for each in fields(Halting)})
+
+    @property
+    def settings(self) -> Any:
+        """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
+        settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
+        return settings if getattr(settings, "kind", None) in models.kinds() else None
+
+    @property
+    def network(self) -> Network:
+        """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
+        if self.settings is not None:
+            return Network(self.settings, self.halting)
+        if self._described is not None:
+            return Network(from_json(json.loads(self._described)).model, self.halting)
+        return Network(Own(type(self.step).__qualname__, "", [], 0, ""), self.halting)
+
+    def describe(self, network: Network) -> None:
+        """Notes what a network of somebody's own was built for, so that `save` can write it down."""
+        self._described = json.dumps(network.to_json())  # a text, as what a compiler knows must have a hash
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes the network into a folder, from which `ponder_jax.load` and other backends read it; the file's path."""
+        from ponder_jax.load import save
+
+        return save(self, folder)
 
     def loss(
         self, out: Pondered, targets: jax.Array, criterion: Callable, *, weights: jax.Array | None = None
@@ -150,7 +205,7 @@ class PonderNet(nnx.Module):
           criterion: any loss of a prediction and a target, one value per example (not averaged over the batch).
           weights: `[...batch]`; padding has weight 0 and no influence, whatever its predictions and targets are.
         """
-        prior = self.prior(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
+        prior = self.log_prior_over(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
         prices = {"beta": self.beta, "tau": self.tau}
         return pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
 

@@ -42,3 +42,8 @@ def poisson_log_prior(
 ) -> jax.Array:
     """The prior under which n − 1 is Poisson with mean `rate`, truncated at N, `[N]` (P4)."""
     return _constant("poisson_log_prior", rate, max_steps, remainder=remainder, dtype=dtype)
+
+
+def named_log_prior(name: str, lambda_p: float, max_steps: int, *, dtype: str = "float32") -> jax.Array:
+    """The prior of that name (`ponder_ref.priors.PRIORS`) over 1..N, `[N]`."""
+    return _constant("named_log_prior", name, lambda_p, max_steps, dtype=dtype)

@@ -15,16 +15,17 @@ from ponder_torch.halting import (
     log_halting_from_lambdas,
 )
 from ponder_torch.infer import predict
+from ponder_torch.load import load
 from ponder_torch.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
-from ponder_torch.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+from ponder_torch.models.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
+from ponder_torch.models.rnn import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+from ponder_torch.models.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_torch.net import PonderNet
 from ponder_torch.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
-from ponder_torch.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
 from ponder_torch.pondering import ponder, pondering_loss
 from ponder_torch.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_torch.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_torch.stream import stream
-from ponder_torch.transformer import transformer_encode, transformer_readout, transformer_transition
 
 __all__ = [
     "DTYPES",
@@ -48,6 +49,7 @@ __all__ = [
     "halting_lengths",
     "halting_uniforms",
     "kl_divergence",
+    "load",
     "log_halting",
     "log_halting_from_lambdas",
     "muon_update",

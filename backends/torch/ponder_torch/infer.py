@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ponder_ref import checks
+from ponder_ref import checks, exits
 from ponder_ref.base import ExitRule, Predicted, Trace
 from ponder_ref.trees import check_alike, leaves_of, map_tree
 from ponder_torch.arrays import as_float, expand_right
-from ponder_torch.exits import Exits, uniform_block
+from ponder_torch.exits import POLICIES, Exits
 from ponder_torch.halting import expected_prediction, log_halting
 
 # As many examples side by side as have 8 MB of input and state: enough work for a call to be worth its overhead, little
@@ -61,9 +61,7 @@ class Slots:
         self.step, self.exits, self.record, self.idle_share = step, Exits(rule), record, idle_share
         self.places, self.idle = np.zeros(0, np.int64), np.zeros(0, bool)
         self.tree: Any = None  # (x, state)
-        self.like: Any = (
-            None  # nothing in the dtypes of the states that the step returns: every h₀ is cast to them (I5)
-        )
+        self.like: Any = None  # empty tensors in the dtypes of the step's states, to which every h₀ is cast (I5)
         self.blend: torch.Tensor | None = None  # Σ pₙŷₙ so far, for "expected"
         self.kept: np.ndarray | None = None  # rows that go on, if others are to be cut out
         self.rows = 0
@@ -76,7 +74,7 @@ class Slots:
         return self.kept is None and bool(self.idle.any())
 
     @torch.no_grad()
-    def change(self, tree: Any = None, ids: Any = (), places: Any = (), uniforms: np.ndarray | None = None) -> None:
+    def change(self, tree: Any = None, ids: Any = (), places: Any = (), prepared: np.ndarray | None = None) -> None:
         """Takes out the rows that have left and puts new examples behind the others: (x, state), ids and places."""
         if self.kept is None and not len(ids):
             return
@@ -84,7 +82,7 @@ class Slots:
         if tree is not None and self.like is not None:
             tree = tree[0], _cast(tree[1], self.like)
         kept = np.arange(len(self.places)) if self.kept is None else self.kept
-        self.exits.change(kept, np.asarray(ids, np.int64), uniforms)
+        self.exits.change(kept, np.asarray(ids, np.int64), prepared)
         self.places = np.concatenate([self.places[kept], np.asarray(places, np.int64)])
         self.idle = np.zeros(len(self.places), bool)
         if not going_on:
@@ -205,13 +203,13 @@ def predict(
       Predicted, in the order of the examples. `rows` is the sum of the steps, if `slots` are given.
     """
     rule = ExitRule(policy, max_steps, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule)
+    checks.check_exit(rule, exits.POLICIES)
     example_ids = None if example_ids is None else torch.as_tensor(example_ids)
     named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
     count = checks.check_examples(named, example_ids, slots)
     ids = np.arange(count) if example_ids is None else example_ids.cpu().numpy().astype(np.int64)
     width, idle_share = choose_slots((x, state), count) if slots is None else (slots, 0.0)
-    uniforms = uniform_block(rule, ids) if policy == "sample" else None
+    prepared = POLICIES[policy].prepare(rule, ids)
     answers = _Answers(count, max_steps)
     engine = Slots(step, rule, answers.record, 0.0) if trace else Slots(step, rule, None, idle_share)
     waiting = 0
@@ -220,7 +218,7 @@ def predict(
         if stop > waiting and not engine.full():
             part = slice(waiting, stop)
             new = map_tree(lambda leaf, part=part: leaf[part], (x, state))
-            engine.change(new, ids[part], np.arange(waiting, stop), None if uniforms is None else uniforms[part])
+            engine.change(new, ids[part], np.arange(waiting, stop), None if prepared is None else prepared[part])
             waiting = stop
         else:
             engine.change()

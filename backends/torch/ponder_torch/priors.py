@@ -46,3 +46,8 @@ def poisson_log_prior(
 ) -> torch.Tensor:
     """The prior under which n − 1 is Poisson with mean `rate`, truncated at N, `[N]` (P4)."""
     return _constant("poisson_log_prior", rate, max_steps, remainder=remainder, dtype=dtype)
+
+
+def named_log_prior(name: str, lambda_p: float, max_steps: int, *, dtype: str = "float32") -> torch.Tensor:
+    """The prior of that name over 1..N, `[N]` (`ponder_ref.priors.PRIORS`)."""
+    return _constant("named_log_prior", name, lambda_p, max_steps, dtype=dtype)

@@ -8,7 +8,7 @@ import numpy as np
 import ponder_ref
 from ponder_ref import checks
 from ponder_ref.base import ExitRule, Predicted
-from ponder_ref.exits import DEFAULTS
+from ponder_ref.exits import DEFAULTS, POLICIES
 from ponder_ref.sampling import uniforms_at
 from ponder_ref.trees import leaves_of, map_tree
 
@@ -21,7 +21,7 @@ def machine(*defects: str) -> Callable:
         if policy != "sample" or others.get("trace"):
             return ponder_ref.predict(step, x, state, slots=slots, example_ids=example_ids, **given, **others)
         rest = {name: others.get(name, value) for name, value in {"q": 0.5, **DEFAULTS}.items()}
-        checks.check_exit(ExitRule(**given, **rest))
+        checks.check_exit(ExitRule(**given, **rest), POLICIES)
         named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
         count = checks.check_examples(named, example_ids, slots)
         ids = np.arange(count) if example_ids is None else np.asarray(example_ids)

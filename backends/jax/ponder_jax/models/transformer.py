@@ -1,4 +1,4 @@
-"""The Universal Transformer of the bAbI experiment (spec M9; paper app. C) at the speed of its products.
+"""The Universal Transformer of the bAbI experiment (spec M9; paper app. C): its functions, its step network, its unroll.
 
 The tokens of all buckets stand in one matrix `[tokens, embedding]`, bucket after bucket, so that every product but
 those of attention is one product; attention runs bucket by bucket.
@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ponder_ref.base import LeavingRule
+from ponder_jax.arrays import either, on_any, settle_axes, vary_like
+from ponder_jax.models import CanonicalStep
+from ponder_ref.base import LeavingRule, Pondered
 from ponder_ref.models._buckets import bucket_lengths, check_inputs, dropped_share
 from ponder_ref.models.transformer import NORM_EPS, Transformer, count_layers
 
@@ -99,11 +101,18 @@ def attend(bucket: Bucket, q: jax.Array, k: jax.Array, v: jax.Array, n: Any, hea
     return jnp.einsum("bhqk,bkhe->bqhe", weights, v).reshape(-1, width)
 
 
+def signal(params: Params, buckets: list[Bucket], n: Any) -> jax.Array:
+    """The signal of step n; of rows at different steps, n `[size]` of one bucket, that of each token."""
+    table = params["embed.steps"]
+    rows = table[jnp.minimum(n, len(table)) - 1]
+    return rows if jnp.ndim(n) == 0 else jnp.repeat(rows, buckets[0].length, axis=0)
+
+
 def advance(
     params: Params, buckets: list[Bucket], h: jax.Array, n: Any, heads: int, dropped: float, *, last: bool = False
 ) -> jax.Array:
     """hₙ of hₙ₋₁, `[tokens, embedding]` (M9); of the last step the questions alone, `[batch, embedding]`."""
-    x = h + params["embed.steps"][jnp.minimum(n, len(params["embed.steps"])) - 1]
+    x = h + signal(params, buckets, n)
     u = layer_norm(params, "block.norm1", x)
     width = params["block.o"].shape[0]
     if last:
@@ -162,9 +171,11 @@ def transformer_unroll(
     def body(carry, n, *, last: bool = False):
         if rule is None:
             return run(carry, n, last=last)
-        going_on = (carry[2] == 0).any()
-        return jax.lax.cond(going_on, partial(run, last=last), lambda carry, n: (carry, nothing), carry, n)
+        going_on = on_any((carry[2] == 0).any())
+        after, question = either(going_on, partial(run, last=last), lambda carry, n: (carry, nothing), carry, n)
+        return vary_like(after, carry), question
 
+    carry = settle_axes(lambda carry: run(carry, jnp.int32(1))[0], carry)
     carry, states = jax.lax.scan(body, carry, jnp.arange(1, max_steps, dtype=jnp.int32))
     carry, question = body(carry, jnp.int32(max_steps), last=True)
     states = jnp.concatenate([states, question[None]])
@@ -172,6 +183,71 @@ def transformer_unroll(
     y_hat, z = read(params, states)
     state = jnp.take_along_axis(jax.lax.stop_gradient(states), lengths[None, :, None] - 1, 0)[0]
     return y_hat, z, state, lengths
+
+
+class Step(CanonicalStep):
+    """The Transformer as a step network: x is words `[b, L, tokens]`, or the dict of buckets of a training.
+
+    The state has every row's number of steps: {"h": `[b, L, embedding]`, "n": `[b]`}. Examples of several buckets are
+    put into one of the largest length, shortest first, when the steps are run one by one.
+    """
+
+    settings: Transformer
+    OWN_METHODS = ("ut-act",)  # every row of an example halts by itself
+
+    def project(self, x: Any) -> dict[str, jax.Array]:
+        """{"words": `[b, L, tokens]`}, with dropout also {"kept": `[b, steps, heads, L, L]`}."""
+        inputs = as_buckets(x)
+        check_inputs(self.settings, inputs, 1)
+        lengths = bucket_lengths(inputs)
+        words = [pad_front(inputs[f"words.{length}"], lengths[-1], (1,)) for length in lengths]
+        projected = {"words": jnp.concatenate(words)}
+        if len(inputs) > len(lengths):
+            projected["kept"] = jnp.concatenate([all_kept(inputs, length, lengths[-1]) for length in lengths])
+        return projected
+
+    def initial_state(self, x: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        words = x["words"]
+        return {"h": transformer_encode(self.params(), words), "n": jnp.zeros(len(words), jnp.int32)}
+
+    def __call__(self, x: dict[str, jax.Array], state: dict[str, jax.Array]) -> tuple[jax.Array, Any, jax.Array]:
+        params, n = self.params(), state["n"] + 1
+        rule: dict[str, Any] = {"heads": self.settings.heads, "dropout": dropped_share(self.settings)}
+        if "kept" in x:
+            rule["kept"] = jnp.take_along_axis(x["kept"], n[:, None, None, None, None] - 1, 1)[:, 0]
+        h = transformer_transition(params, x["words"], state["h"], n, **rule)
+        y_hat, z = transformer_readout(params, h)
+        return y_hat, {"h": h, "n": n}, z
+
+    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> tuple | None:
+        """All steps at once; the state is that of the question alone, `[b, embedding]`, and has no gradient."""
+        return transformer_unroll(self.settings, self.params(), as_buckets(x), max_steps, rule)
+
+    def unroll_by(self, method: str, x: Any, *, max_steps: int, act_epsilon: float) -> Pondered:
+        """What `PonderNet` gives for the method "ut-act" (M9, "Halting row by row")."""
+        from ponder_jax.models._ut_act import ut_act_unroll
+
+        del method  # there is one
+        return ut_act_unroll(self.settings, self.params(), as_buckets(x), max_steps, act_epsilon)
+
+
+def as_buckets(x: Any) -> Any:
+    """Words as a dict of one bucket; a dict as it is."""
+    return x if isinstance(x, Mapping) or jnp.ndim(x) != 3 else {f"words.{x.shape[1]}": x}
+
+
+def pad_front(x: jax.Array, length: int, axes: tuple[int, ...]) -> jax.Array:
+    """Zeros in front of some axes, up to a length."""
+    return jnp.pad(x, [(length - size if axis in axes else 0, 0) for axis, size in enumerate(x.shape)])
+
+
+def all_kept(inputs: Mapping[str, jax.Array], length: int, largest: int) -> jax.Array:
+    """What dropout leaves in a bucket at all steps, padded to the largest: `[size, steps, heads, L, L]`."""
+    if f"dropout.{length}" not in inputs:
+        raise ValueError(f"inputs must have dropout for all buckets or for none, got none for length {length}")
+    bits = inputs[f"dropout.{length}"]
+    kept = jax.vmap(partial(unpack, bits, length))(jnp.arange(1, len(bits) + 1))
+    return pad_front(jnp.moveaxis(kept, 0, 1), largest, (3, 4))
 
 
 def transformer_encode(params: Params, words: jax.Array) -> jax.Array:
@@ -185,13 +261,16 @@ def transformer_transition(
     params: Params,
     words: jax.Array,
     h: jax.Array,
-    step: int,
+    step: int | jax.Array,
     *,
     heads: int,
     kept: jax.Array | None = None,
     dropout: float = 0.0,
 ) -> jax.Array:
-    """hₙ `[..., L, embedding]` of hₙ₋₁ for n = `step`; dropout leaves the weights `kept` `[..., heads, L, L]`."""
+    """hₙ `[..., L, embedding]` of hₙ₋₁ for n = `step`; dropout leaves the weights `kept` `[..., heads, L, L]`.
+
+    A batch `[b, L, embedding]` may have rows at different steps, `[b]`.
+    """
     rows = words.reshape(-1, *words.shape[-2:])
     masks = None if kept is None else kept.reshape(-1, *kept.shape[-3:])
     bucket = make_bucket(rows, None if masks is None else lambda n: masks)

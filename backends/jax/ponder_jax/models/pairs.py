@@ -1,6 +1,6 @@
-"""The Transformer of paired associative inference (spec M10; paper app. D) at the speed of its products.
+"""The Transformer of paired associative inference (spec M10; paper app. D): its functions, its step network, its unroll.
 
-Every image is embedded once. The states of all steps are encoded first; the decoder then works on all of them
+Every image is embedded once. In the unroll the states of all steps are encoded first; the decoder then works on all of them
 together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k. Where
 examples may leave early, this is done for a few steps at a time, and no more once all examples have left.
 """
@@ -13,20 +13,26 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ponder_jax.transformer import layer_norm, unpack
+from ponder_jax.arrays import either, loop_while, on_any
+from ponder_jax.models import CanonicalStep
+from ponder_jax.models.transformer import layer_norm, unpack
 from ponder_ref.base import LeavingRule
 from ponder_ref.models._buckets import dropped_share
 from ponder_ref.models._pair_inputs import check_inputs
-from ponder_ref.models.pairs import TOKENS, PairTransformer, count_layers, stage_ends
+from ponder_ref.models.pairs import BLOCKS, TOKENS, PairTransformer, count_layers, stage_ends
 
 Params = Mapping[str, jax.Array]
 
 
 class Seen(NamedTuple):
-    """Keys `[..., heads, e, E]` and values `[..., heads, E, e]` of tokens beside a block's own."""
+    """Keys `[..., heads, e, E]` and values `[..., heads, E, e]` of tokens beside a block's own.
+
+    `by` says which rows see them, `[b, 1, 1, 1]`; None is all.
+    """
 
     keys: jax.Array
     values: jax.Array
+    by: jax.Array | None = None
 
 
 def embed(params: Params, images: jax.Array, slots: jax.Array) -> jax.Array:
@@ -57,7 +63,8 @@ def pair(params: Params, first: jax.Array, second: jax.Array) -> jax.Array:
 def signal(params: Params, name: str, step: Any) -> jax.Array:
     """The signal of a step of encoder or decoder; beyond the last one it is the last."""
     table = params[f"{name}.steps"]
-    return table[jnp.minimum(step, len(table)) - 1]
+    added = table[jnp.minimum(step, len(table)) - 1]
+    return added if jnp.ndim(step) == 0 else added[:, None]  # rows at different steps, [b]
 
 
 def as_rows(x: jax.Array, heads: int) -> jax.Array:
@@ -96,7 +103,9 @@ def block(
     count = x.shape[-2]
     scores = jnp.where(jnp.eye(count, dtype=bool), -math.inf, q @ as_columns(k, heads))
     if seen is not None:
-        scores = jnp.concatenate([q @ seen.keys, scores], -1)
+        others = q @ seen.keys
+        others = others if seen.by is None else jnp.where(seen.by, others, -math.inf)
+        scores = jnp.concatenate([others, scores], -1)
     weights = jax.nn.softmax(scores, -1)
     if kept is not None:
         weights = jnp.where(kept, weights / (1 - dropped), 0.0)
@@ -118,6 +127,8 @@ def advance(
     added, seen = signal(params, "encoder", n), None
     if earlier is not None:
         seen = look(params, "encoder", layer_norm(params, "encoder.norm1", earlier + added), heads)
+        if jnp.ndim(n):  # nothing is earlier than h₀
+            seen = seen._replace(by=(n > 1)[:, None, None, None])
     return block(params, "encoder", h + added, seen, heads, kept, dropped)
 
 
@@ -209,15 +220,75 @@ def pairs_unroll(
         if rule is None or first == 1:
             carry, part = stage(*carry)
         else:
-            going_on = ~have_enough(jnp.concatenate([z for _, z, _ in parts]), rule).any(0).all()
+            going_on = on_any(~have_enough(jnp.concatenate([z for _, z, _ in parts]), rule).any(0).all())
             nothing = tuple(jnp.zeros((last + 1 - first, *x.shape[1:]), x.dtype) for x in parts[0])
-            carry, part = jax.lax.cond(going_on, stage, lambda *carry, zeros=nothing: (carry, zeros), *carry)
+            carry, part = either(going_on, stage, lambda *carry, zeros=nothing: (carry, zeros), *carry)
         parts.append(part)
         first = last + 1
     y_hat, z, decoded = (jnp.concatenate(part) for part in zip(*parts, strict=True))
     lengths = lengths_of(z, rule)
     state = jnp.take_along_axis(jax.lax.stop_gradient(decoded), lengths[None, :, None, None] - 1, 0)[0]
     return y_hat, z, state, lengths
+
+
+class Step(CanonicalStep):
+    """The Transformer of pairs as a step network: x is the dict of images, rows and query of a batch `[b]`.
+
+    The state has every example's number of steps: {"h": `[b, M, embedding]`, "n": `[b]`}, with memory "xl" also
+    "earlier", the state before h. A step applies the decoder n times, which reverse mode cannot go through:
+    gradients are those of `unroll`, by which `PonderNet` is called.
+    """
+
+    settings: PairTransformer
+
+    def project(self, x: Any) -> dict[str, jax.Array]:
+        """h₀ and the query's tokens of each example, and with dropout what it leaves at every step, `[b, steps, ...]`."""
+        check_inputs(self.settings, x, 1)
+        h, tokens = begin(self.params(), x["images"], x["rows"], x["query"])
+        projected = {"h": h, "tokens": tokens}
+        count = h.shape[-2]
+        keys = {"encoder": count * (2 if self.settings.memory == "xl" else 1), "decoder": count + TOKENS}
+        for name in BLOCKS:
+            if (bits := x.get(f"dropout.{name}")) is not None:
+                kept = jax.vmap(partial(unpack, bits, keys[name]))(jnp.arange(1, len(bits) + 1))
+                projected[f"kept.{name}"] = jnp.moveaxis(kept, 0, 1)
+        return projected
+
+    def initial_state(self, x: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        h = x["h"]
+        earlier = {"earlier": jnp.zeros_like(h)} if self.settings.memory == "xl" else {}
+        return {"h": h, "n": jnp.zeros(len(h), jnp.int32), **earlier}
+
+    def __call__(self, x: dict[str, jax.Array], state: dict[str, jax.Array]) -> tuple[jax.Array, Any, jax.Array]:
+        params, n, heads, dropped = self.params(), state["n"] + 1, self.settings.heads, dropped_share(self.settings)
+
+        def kept(name: str) -> jax.Array | None:
+            masks = x.get(f"kept.{name}")
+            return None if masks is None else jnp.take_along_axis(masks, n[:, None, None, None, None] - 1, 1)[:, 0]
+
+        earlier = state.get("earlier")
+        earlier = None if earlier is None else jax.lax.stop_gradient(earlier)
+        h = advance(params, state["h"], n, earlier, heads, kept("encoder"), dropped)
+        seen = look(params, "decoder", layer_norm(params, "decoder.memory", h), heads)
+        masks = kept("decoder")
+
+        def apply(carry):
+            k, tokens = carry
+            after = block(params, "decoder", tokens + signal(params, "decoder", k), seen, heads, masks, dropped)
+            return k + 1, jnp.where((k <= n)[:, None, None], after, tokens)
+
+        _, tokens = loop_while(lambda carry: (carry[0] <= n).any(), apply, (jnp.int32(1), x["tokens"]))
+        y_hat, z = pairs_readout(params, tokens)
+        return y_hat, {**({} if earlier is None else {"earlier": state["h"]}), "h": h, "n": n}, z
+
+    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> tuple | None:
+        """All steps, or stage by stage; the state is the query's tokens, `[b, 3, embedding]`, and has no gradient."""
+        return pairs_unroll(self.settings, self.params(), x, max_steps, rule)
+
+    def steps_run(self, longest: jax.Array, max_steps: int) -> jax.Array:
+        """How many steps are run where the longest example takes so many: the end of its stage."""
+        ends = jnp.array(stage_ends(max_steps), longest.dtype)
+        return ends[jnp.searchsorted(ends, longest)]
 
 
 def pairs_encode(params: Params, images: jax.Array, rows: jax.Array) -> jax.Array:

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from ponder_jax.act import act_output, act_weights
-from ponder_jax.arrays import step_numbers
-from ponder_jax.transformer import advance, begin, questions, read, rows_of
+from ponder_jax.arrays import either, on_any, settle_axes, step_numbers, vary_like
+from ponder_jax.models.transformer import advance, begin, questions, read, rows_of
 from ponder_ref.base import ActHalting, Pondered
 from ponder_ref.models._buckets import dropped_share
 from ponder_ref.models.transformer import Transformer
@@ -46,12 +46,14 @@ def ut_act_unroll(
         return (h, before, lengths), (questions(buckets, h), questions(buckets, lam[:, None])[:, 0])
 
     def body(carry, n, *, last: bool = False):
-        going_on = (present & (carry[2] == 0)).any()
-        return jax.lax.cond(going_on, partial(run, last=last), lambda carry, n: (carry, nothing), carry, n)
+        going_on = on_any((present & (carry[2] == 0)).any())
+        after, results = either(going_on, partial(run, last=last), lambda carry, n: (carry, nothing), carry, n)
+        return vary_like(after, carry), results
 
     batch = sum(b.size for b in buckets)
     nothing = jnp.zeros((batch, model.embedding), h.dtype), jnp.zeros(batch, h.dtype)
     carry = h, jnp.zeros(len(h), h.dtype), jnp.zeros(len(h), jnp.int32)
+    carry = settle_axes(lambda carry: run(carry, jnp.int32(1))[0], carry)
     carry, (states, lam) = jax.lax.scan(body, carry, jnp.arange(1, max_steps, dtype=jnp.int32))
     (_, before, lengths), (question, nought) = body(carry, jnp.int32(max_steps), last=True)
     states, lam = jnp.concatenate([states, question[None]]), jnp.concatenate([lam, nought[None]])

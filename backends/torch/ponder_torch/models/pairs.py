@@ -1,4 +1,4 @@
-"""The Transformer of paired associative inference (spec M10; paper app. D) at the speed of its products.
+"""The Transformer of paired associative inference (spec M10; paper app. D), its steps at the speed of products.
 
 Every image is embedded once. The states of all steps are encoded first; the decoder then works on all of them
 together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k. Where
@@ -7,7 +7,7 @@ examples may leave early, this is done for a few steps at a time, and no more on
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,9 +15,8 @@ from ponder_ref.base import LeavingRule
 from ponder_ref.models._buckets import dropped_share
 from ponder_ref.models._pair_inputs import check_inputs
 from ponder_ref.models.pairs import TOKENS, PairTransformer, count_layers, stage_ends
-from ponder_torch.transformer import layer_norm, unpack
-
-Params = Mapping[str, torch.Tensor]
+from ponder_torch.models import CanonicalStep
+from ponder_torch.models.transformer import Params, layer_norm, signal, step_mask, unpack
 
 
 class Seen(NamedTuple):
@@ -25,6 +24,7 @@ class Seen(NamedTuple):
 
     keys: torch.Tensor
     values: torch.Tensor
+    absent: torch.Tensor | None = None  # examples that see none of them, `[..., 1, 1, 1]`
 
 
 def embed(params: Params, images: torch.Tensor, slots: torch.Tensor) -> torch.Tensor:
@@ -52,12 +52,6 @@ def begin(
 
 def pair(params: Params, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return first * params["embed.mask"][0] + second * params["embed.mask"][1]
-
-
-def signal(params: Params, name: str, step: int) -> torch.Tensor:
-    """The signal of a step of encoder or decoder; beyond the last one it is the last."""
-    table = params[f"{name}.steps"]
-    return table[min(step, len(table)) - 1]
 
 
 def as_rows(x: torch.Tensor, heads: int) -> torch.Tensor:
@@ -93,7 +87,9 @@ def block(
     itself = torch.eye(count, dtype=torch.bool, device=x.device)
     scores = (q @ as_columns(k, heads)).masked_fill(itself, -math.inf)
     if seen is not None:
-        scores = torch.cat([q @ seen.keys, scores], -1)
+        others = q @ seen.keys
+        others = others if seen.absent is None else others.masked_fill(seen.absent, -math.inf)
+        scores = torch.cat([others, scores], -1)
     weights = scores.softmax(-1)
     if kept is not None:
         weights = torch.where(kept, weights / (1 - dropped), 0.0)
@@ -111,16 +107,18 @@ def block(
 def advance(
     params: Params,
     h: torch.Tensor,
-    n: int,
+    added: torch.Tensor,
     earlier: torch.Tensor | None,
     heads: int,
     kept: torch.Tensor | None,
     dropped: float,
+    absent: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """hₙ of hₙ₋₁ (M10); `earlier` are more tokens to see."""
-    added, seen = signal(params, "encoder", n), None
+    """hₙ of hₙ₋₁ and the signal of the step (M10); `earlier` are more tokens to see, but for examples `absent`."""
+    seen = None
     if earlier is not None:
         seen = look(params, "encoder", layer_norm(params, "encoder.norm1", earlier + added), heads)
+        seen = seen._replace(absent=absent)
     return block(params, "encoder", h + added, seen, heads, kept, dropped)
 
 
@@ -135,10 +133,10 @@ def encode_stage(
     """hₙ of the steps first..last after `h`, `[steps, batch, M, embedding]`, and the state one step before the last."""
     xl, count, (first, last), states = model.memory == "xl", h.shape[-2], steps, []
     for n in range(first, last + 1):
-        kept = None if bits is None else unpack(bits, 2 * count if xl else count, n)
+        kept = None if bits is None else step_mask(bits, 2 * count if xl else count, n)
         if kept is not None and earlier is None:
             kept = kept[..., -count:]  # nothing is earlier than h₀: the first step has its own keys alone
-        new = advance(params, h, n, earlier, model.heads, kept, dropped_share(model))
+        new = advance(params, h, signal(params["encoder.steps"], n), earlier, model.heads, kept, dropped_share(model))
         h, earlier = new, h.detach() if xl else None
         states.append(new)
     return torch.stack(states), earlier
@@ -155,10 +153,12 @@ def decode_stage(
     """The query's tokens after n applications to hₙ, for n = first..last: `[steps, batch, 3, embedding]`."""
     seen = look(params, "decoder", layer_norm(params, "decoder.memory", states), model.heads)
     (first, last), keys = steps, states.shape[-2] + TOKENS
-    kept = None if bits is None else torch.stack([unpack(bits, keys, n) for n in range(first, last + 1)])
+    kept = None if bits is None else unpack(bits[first - 1 : last], keys)
     x, done = tokens.expand(len(states), *tokens.shape), []
     for k in range(1, last + 1):
-        x = block(params, "decoder", x + signal(params, "decoder", k), seen, model.heads, kept, dropped_share(model))
+        x = block(
+            params, "decoder", x + signal(params["decoder.steps"], k), seen, model.heads, kept, dropped_share(model)
+        )
         if k < first:
             continue
         done.append(x[0])
@@ -188,7 +188,7 @@ def pairs_unroll(
     max_steps: int,
     rule: LeavingRule | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ.
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens and Nᵢ.
 
     N is the number of steps that were run: with a rule they are run stage by stage, until nobody needs the next one.
     """
@@ -204,7 +204,7 @@ def pairs_unroll(
         h, first = states[-1], last + 1
     y_hat, z, decoded = (torch.cat(part) for part in zip(*parts, strict=True))
     lengths = lengths_of(z, rule)
-    state = decoded.detach()[lengths - 1, torch.arange(len(lengths), device=z.device)]
+    state = decoded[lengths - 1, torch.arange(len(lengths), device=z.device)]
     return y_hat, z, state, lengths
 
 
@@ -229,7 +229,8 @@ def pairs_transition(
     dropout: float = 0.0,
 ) -> torch.Tensor:
     """hₙ `[..., M, embedding]` of hₙ₋₁ for n = `step`; `earlier` is hₙ₋₂, without gradient, or None (M10)."""
-    return advance(params, h, step, None if earlier is None else earlier.detach(), heads, kept, dropout)
+    before = None if earlier is None else earlier.detach()
+    return advance(params, h, signal(params["encoder.steps"], step), before, heads, kept, dropout)
 
 
 def pairs_decode(
@@ -245,7 +246,7 @@ def pairs_decode(
     """The query's tokens `[..., 3, embedding]` after n = `step` applications of the decoder to hₙ (M10)."""
     seen = look(params, "decoder", layer_norm(params, "decoder.memory", h), heads)
     for k in range(1, step + 1):
-        tokens = block(params, "decoder", tokens + signal(params, "decoder", k), seen, heads, kept, dropout)
+        tokens = block(params, "decoder", tokens + signal(params["decoder.steps"], k), seen, heads, kept, dropout)
     return tokens
 
 
@@ -261,3 +262,55 @@ def pairs_readout(params: Params, tokens: torch.Tensor) -> tuple[torch.Tensor, t
     matrix = torch.cat([params["output.w"], params["halt.w"]], 1)
     both = torch.cat([cue, pointed], -1) @ matrix + torch.cat([params["output.b"], params["halt.b"]])
     return both[..., :-1], both[..., -1]
+
+
+class Step(CanonicalStep):
+    """One step of the Transformer of pairs; the input is the dict with "images", "rows" and "query" that tasks make.
+
+    The state is {"h": `[b, M, embedding]`, "n": `[b]`}, n the number of steps that each example has taken; with memory
+    "xl" there is also "earlier", the state one step before.
+    """
+
+    settings: PairTransformer
+
+    def project(self, x: Any) -> dict[str, torch.Tensor]:
+        """{"memory": `[b, M, embedding]`, "tokens": `[b, 3, embedding]`}; the bits of dropout with examples first."""
+        check_inputs(self.settings, x, 1)
+        memory, tokens = begin(self.params(), x["images"], x["rows"], x["query"])
+        bits = {name: array.movedim(0, 1) for name, array in x.items() if name.startswith("dropout.")}
+        return {"memory": memory, "tokens": tokens, **bits}
+
+    def initial_state(self, projected: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        h = projected["memory"]
+        state = {"h": h, "n": torch.zeros(len(h), dtype=torch.int64, device=h.device)}
+        return {**state, "earlier": torch.zeros_like(h)} if self.settings.memory == "xl" else state
+
+    def forward(self, projected: dict[str, torch.Tensor], state: dict[str, torch.Tensor]) -> tuple[Any, Any, Any]:
+        params, h, n, heads = self.params(), state["h"], state["n"] + 1, self.settings.heads
+        count, dropped, earlier = h.shape[-2], dropped_share(self.settings), state.get("earlier")
+
+        def kept(name: str, keys: int) -> torch.Tensor | None:
+            bits = projected.get(name)
+            return None if bits is None else unpack(bits[torch.arange(len(n), device=n.device), n - 1], keys)
+
+        masks = kept("dropout.encoder", count if earlier is None else 2 * count)
+        added, first = signal(params["encoder.steps"], n)[:, None], (n == 1)[:, None, None, None]
+        before = None if earlier is None else earlier.detach()
+        new = advance(params, h, added, before, heads, masks, dropped, first)
+        seen = look(params, "decoder", layer_norm(params, "decoder.memory", new), heads)
+        tokens, masks = projected["tokens"], kept("dropout.decoder", count + TOKENS)
+        for k in range(1, int(n.max()) + 1):
+            x = tokens + signal(params["decoder.steps"], k)
+            applied = block(params, "decoder", x, seen, heads, masks, dropped)
+            tokens = torch.where((k <= n)[:, None, None], applied, tokens)  # each example as often as its step is
+        y_hat, z = pairs_readout(params, tokens)
+        return y_hat, {"h": new, "n": n, **({} if earlier is None else {"earlier": h})}, z
+
+    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> Any:
+        """As `ponder_ref.runtime.contracts.Unrolls` says; the state is the query's tokens, `[b, 3, embedding]`."""
+        return pairs_unroll(self.settings, self.params(), x, max_steps, rule)
+
+    def steps_run(self, longest: torch.Tensor, max_steps: int) -> torch.Tensor:
+        """How many steps were run where the longest example took so many: they are run stage by stage."""
+        ends = torch.tensor(stage_ends(max_steps), device=longest.device)
+        return ends[(ends < longest).sum()]

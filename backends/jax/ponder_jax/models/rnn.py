@@ -1,7 +1,7 @@
-"""The parity RNN unrolled at the speed of its matrix products: M8 with a gradient written by hand.
+"""The RNN of the parity experiment (spec M8; paper app. B): its functions, its step network, its fast unroll.
 
-The same numbers as `ponder` with `rnn_transition` and `rnn_readout`, to rounding. Automatic differentiation of a loop
-that leaves early would keep and clear memory for all N steps; here the backward loop runs as many steps as the forward.
+The unroll has a gradient written by hand. Automatic differentiation of a loop that leaves early would keep and clear
+memory for all N steps; here the backward loop runs as many steps as the forward one.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,69 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ponder_jax.arrays import in_shard_map
+from ponder_jax.models import CanonicalStep
 from ponder_ref.base import LeavingRule
+from ponder_ref.models.rnn import Rnn
+
+Params = Mapping[str, jax.Array]
 
 FEW = 4  # heads whose gradient is spread over the units entry by entry: a product so thin takes longer (measured)
 
 
+def rnn_project(params: Params, x: jax.Array) -> jax.Array:
+    """x·W_x + b, `[...batch, hidden]`: the input's share of every step, computed once."""
+    return x @ params["rnn.w_x"] + params["rnn.b"]
+
+
+def rnn_transition(params: Params, projected: jax.Array, h: jax.Array) -> jax.Array:
+    """hₙ = tanh(x·W_x + b + hₙ₋₁·W_h), `[...batch, hidden]`."""
+    return jnp.tanh(projected + h @ params["rnn.w_h"])
+
+
+def rnn_readout(params: Params, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Prediction `[...]` (`[..., outputs]` for several) and halting logit `[...]` of states `[..., hidden]`."""
+    weights = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
+    both = h @ weights + jnp.concatenate([params["output.b"], params["halt.b"]])  # one product for the two
+    return (both[..., 0] if both.shape[-1] == 2 else both[..., :-1]), both[..., -1]
+
+
+def rnn_initial_state(params: Params, projected: jax.Array) -> jax.Array:
+    """h₀ = 0, of the projected input's shape."""
+    return jnp.zeros_like(projected)
+
+
+class Step(CanonicalStep):
+    """The RNN as a step network: x `[...batch, inputs]`, state `[...batch, hidden]`."""
+
+    settings: Rnn
+
+    def project(self, x: jax.Array) -> jax.Array:
+        return rnn_project(self.params(), x)
+
+    def initial_state(self, x: jax.Array) -> jax.Array:
+        return rnn_initial_state(self.params(), x)
+
+    def __call__(self, x: jax.Array, h: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        params = self.params()
+        h = rnn_transition(params, x, h)
+        y_hat, z = rnn_readout(params, h)
+        return y_hat, h, z
+
+    def unroll(self, x: jax.Array, max_steps: int, rule: LeavingRule | None) -> tuple | None:
+        """All steps as one loop with a gradient of its own (reverse mode alone); the state has no gradient.
+
+        None inside a `shard_map`, and for batches of several axes: then the steps are run one by one.
+        """
+        if x.ndim != 2 or in_shard_map():
+            return None
+        params = self.params()
+        y_hat, z, state, lengths = rnn_unroll(params, rnn_project(params, x), max_steps, rule)
+        return (y_hat[..., 0] if self.settings.outputs == 1 else y_hat), z, state, lengths
+
+
 def rnn_unroll(
-    params: Mapping[str, jax.Array], projected: jax.Array, max_steps: int, rule: LeavingRule | None
+    params: Params, projected: jax.Array, max_steps: int, rule: LeavingRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, last states (no gradient) and Nᵢ, of `[batch, hidden]`.
 

@@ -8,7 +8,7 @@ from ponder_ref.base import ActHalting, Pondered
 from ponder_ref.models._buckets import dropped_share
 from ponder_ref.models.transformer import Transformer
 from ponder_torch.act import act_output, act_weights
-from ponder_torch.transformer import advance, begin, questions, read, rows_of
+from ponder_torch.models.transformer import advance, begin, questions, read, rows_of
 
 SURE = 1e4  # a halting logit that leaves no doubt
 
@@ -55,7 +55,7 @@ def ut_act_unroll(
     at_end = torch.arange(1, max_steps + 1, device=h.device)[:, None] == longest  # also of steps that were not run
     y_hat = read(params, state)[0].expand(max_steps, -1, -1)
     act = ActHalting(at_end.to(h.dtype), torch.zeros_like(longest), cost)
-    return Pondered(y_hat, torch.where(at_end, SURE, -SURE).to(h.dtype), None, longest, state.detach(), act)
+    return Pondered(y_hat, torch.where(at_end, SURE, -SURE).to(h.dtype), None, longest, state, act)
 
 
 def _zip(buckets, *columns):

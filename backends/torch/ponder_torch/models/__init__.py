@@ -1,0 +1,66 @@
+"""The networks of the paper's experiments as step networks (spec M8 to M10), a file for each, and how one is built.
+
+A file has the name of that in `ponder_ref.models`; its `Step(settings)` is a module whose parameters have the canonical
+names. `PonderNet(Step(settings), ...)` ponders with it; it brings its own start and a fast unroll.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import nn
+
+from ponder_ref import checks
+from ponder_ref.models import Model, kinds
+from ponder_ref.runtime.network import Network
+from ponder_torch.net import PonderNet
+
+
+class CanonicalStep(nn.Module):
+    """A step network whose `named_parameters()` have the canonical names of its settings, such as "rnn.w_x".
+
+    They begin as the settings' initial parameters of seed 0.
+    """
+
+    def __init__(self, settings: Any):
+        super().__init__()
+        self.settings = settings
+        self._owners: list[tuple[str, nn.Module, str]] = []
+        for name, value in settings.initial_parameters(0).items():
+            *groups, last = name.split(".")
+            owner: nn.Module = self
+            for group in groups:
+                if group not in owner._modules:
+                    owner.add_module(group, nn.Module())
+                owner = owner.get_submodule(group)
+            owner.register_parameter(last, nn.Parameter(torch.tensor(value, dtype=torch.get_default_dtype())))
+            self._owners.append((name, owner, last))
+
+    def params(self) -> dict[str, torch.Tensor]:
+        """The parameters by canonical name as they are now: `torch.func.functional_call` may have replaced them."""
+        return {name: getattr(owner, last) for name, owner, last in self._owners}
+
+
+def step_of(settings: Model) -> Any:
+    """The step network of settings, with the initial parameters of seed 0."""
+    checks.check_choice("kind", settings.kind, kinds())  # so that no file names code to import
+    return import_module(f"{__name__}.{settings.kind}").Step(settings)
+
+
+def net_of(network: Network, build: Callable | None = None) -> PonderNet:
+    """The PonderNet that is described; `build(problem) -> PonderNet` makes one of somebody's own."""
+    if not network.is_own:
+        if build is not None:
+            raise ValueError(f"build must not be given for a network of the paper, here {network.model.kind!r}")
+        return PonderNet(step_of(network.model), **asdict(network.halting))
+    if build is None:
+        raise ValueError(
+            f"build must be given, the function that makes this network ({network.model.name}): it is not of the paper"
+        )
+    net = build(network.model.problem(network.halting))
+    if not isinstance(net, PonderNet):
+        raise ValueError(f"build must return a PonderNet of ponder_torch, got {type(net).__name__}")
+    net.describe(network)
+    return net
