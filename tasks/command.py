@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ponder_ref.checks import POLICIES, SettingError, quoted
+from ponder_ref.checks import SettingError, quoted
+from ponder_ref.exits import POLICIES
 from ponder_ref.runtime import checkpoint as checkpoints
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused, cannot_write, interrupted, one_sentence, reason

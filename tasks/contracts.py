@@ -4,7 +4,7 @@ A task gives NumPy batches and a network of `ponder_ref.models`; it knows no fra
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -15,15 +15,17 @@ from ponder_ref.models import Model
 from ponder_ref.runtime.network import Network
 from tasks.batches import EvalBatch
 from tasks.options import TrainingConfig
+from tasks.views import Views
 
 C = TypeVar("C", bound=TrainingConfig)
 
 
-class Task(Protocol[C]):
-    """A task with its settings. `tasks.parity.task.Parity` is the shortest example."""
+class Task(Views, Protocol[C]):
+    """A task with its settings: what it is trained and evaluated on, and (`Views`) how its results are shown.
 
-    NAME: ClassVar[str]
-    """As in `python -m tasks.NAME`, config.json and the registry."""
+    NAME is that of `python -m tasks.NAME`, config.json and the registry; Config the class of its settings; PRESETS has
+    settings by the name of --preset, "default" among them. `tasks.parity.task.Parity` is the shortest example.
+    """
 
     TITLE: ClassVar[str]
     """One sentence for --help."""
@@ -31,23 +33,11 @@ class Task(Protocol[C]):
     EXAMPLES: ClassVar[tuple[str, ...]]
     """Command lines for --help."""
 
-    PRESETS: ClassVar[Mapping[str, Mapping[str, Any]]]
-    """Settings by the name of --preset; "default" must be there."""
-
     EVALUATION_FLAGS: ClassVar[tuple[str, ...]]
     """Settings that --evaluate may change."""
 
-    SHARES: ClassVar[bool] = False
-    """Whether an evaluation notes the halting distribution of each group of examples."""
-
     PRETRAINED: ClassVar[Path | None] = None
     """The folder of a shipped checkpoint, if one is shipped."""
-
-    FILES: ClassVar[Mapping[str, str]] = {}
-    """Settings that name files of this machine, and what stands for them in a command."""
-
-    Config: ClassVar[type[TrainingConfig]]
-    """The settings, a frozen dataclass."""
 
     config: C
 
@@ -108,13 +98,4 @@ class Task(Protocol[C]):
 
     def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
         """The first examples of a split, batch by batch; example i is the same for any number of them."""
-        ...
-
-    @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Path]:
-        """Figures of a finished run beyond those of every task."""
-        return []
-
-    def report(self, record: dict[str, Any]) -> list[str]:
-        """The lines of a summary that the task has for an evaluation."""
         ...

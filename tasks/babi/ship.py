@@ -22,7 +22,7 @@ from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
 from ponder_ref.runtime.files import TEMPORARY, alone, is_unfinished, make_folder, write_together
 from tasks.babi.card import make_card, render
 from tasks.babi.report import verdict
-from tasks.babi.task import Babi
+from tasks.babi.task import PRETRAINED, Babi
 from tasks.command import THREADS, flag_value
 from tasks.config import Parser, to_json
 from tasks.loop import evaluate
@@ -113,7 +113,7 @@ def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespa
 def ship(options: argparse.Namespace) -> Path:
     """Writes the folder."""
     run, found = open_run(options.run, getattr(options, "checkpoint", None))
-    out = Path(getattr(options, "out", Babi.PRETRAINED))
+    out = Path(getattr(options, "out", PRETRAINED))
     check_out(out)
     earlier = earlier_runs(run)
     config = dataclasses.replace(run.config, dtype="float32")

@@ -5,9 +5,9 @@ released files.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -26,6 +26,10 @@ from tasks.babi.stories import TASK_NAMES
 from tasks.batches import EvalBatch
 from tasks.contracts import Task
 
+if TYPE_CHECKING:
+    from tasks.results.experiment import Experiment
+
+PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
 EVAL_ROWS = 2048  # sentences of an evaluation batch, about: fewer examples of longer stories
 
 
@@ -34,12 +38,12 @@ class Babi(Task[BabiConfig]):
 
     NAME = "babi"
     TITLE = "PonderNet on the twenty bAbI tasks: a Universal Transformer that decides how long to read."
-    DIFFICULTY = "task"
+    GROUP = "task"
+    ORDERED = False
     SHARES = True
-    GUESS = None  # differs from task to task
+    FILES: ClassVar[Mapping[str, str]] = {"data_dir": "DIR"}
     EVALUATION_FLAGS = ("max_steps", "data_dir", "layout")
-    PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
-    FILES = {"data_dir": "DIR"}  # noqa: RUF012 (declared in Task)
+    PRETRAINED = PRETRAINED
     Config = BabiConfig
     PRESETS = PRESETS
     EXAMPLES = (
@@ -183,8 +187,19 @@ class Babi(Task[BabiConfig]):
         return lines(record, TASK_NAMES)
 
     @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records)
+    def asked(cls, config: BabiConfig) -> dict[str, Any]:
+        data = "generated" if config.data_dir is None else "released"
+        return {"tasks": config.tasks, "data_dir": data, "layout": config.layout}
+
+    @classmethod
+    def draw(cls, config: BabiConfig, records: list[dict[str, Any]], folder: Path) -> list[Path]:
+        return draw(records, folder)
+
+    @classmethod
+    def section(cls, experiment: "Experiment", docs: Path) -> list[str]:
+        from tasks.babi.results import section
+
+        return section(experiment, docs)
 
 
 def named(inputs: Inputs) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from ponder_ref.base import SPEC_VERSION
+from ponder_ref.exits import POLICIES
 from ponder_ref.models import check_parameters
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.runtime.checkpoint import INSTALL, parameters
@@ -23,7 +24,7 @@ from ponder_ref.runtime.files import is_unfinished, make_folder, read_json, writ
 from ponder_ref.runtime.values import Choice, Integer, Number
 from tasks.command import flag_value, refuse
 from tasks.config import Parser, show
-from tasks.export.policy import MOST_STEPS, POLICIES, Exit
+from tasks.export.policy import MOST_STEPS, Exit
 from tasks.registry import task_class
 from tasks.runs import Run, is_of_a_run, read_config
 

@@ -1,9 +1,9 @@
 """Paired associative inference as `tasks.command` wants it: batches, evaluations with controls."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,10 @@ from tasks.pai.own import Own
 from tasks.pai.released import SPLITS, Released
 from tasks.pai.report import draw, lines
 from tasks.pai.settings import CONTROLS, PRESETS, PaiConfig
-from tasks.pai.trials import level_name
+from tasks.pai.trials import type_name
+
+if TYPE_CHECKING:
+    from tasks.results.experiment import Experiment
 
 PAPER_ITEMS = 600  # of an evaluation in the paper's appendix
 EVAL_ROWS = 128  # memories of one call; the model keeps the states of all steps
@@ -32,12 +35,12 @@ class Pai(Task[PaiConfig]):
 
     NAME = "pai"
     TITLE = "PonderNet on paired associative inference: which picture belongs to the cue?"
-    DIFFICULTY = "query"
+    GROUP = "query"
     ORDERED = False  # no type of query is harder for its number
     SHARES = True
+    FILES: ClassVar[Mapping[str, str]] = {"data_dir": "DIR", "embeddings": "FILE.npy", "labels": "FILE.npy"}
     GUESS = 0.5  # one of the two images shown, or its class
     EVALUATION_FLAGS = ("max_steps", "control", "data_dir", "embeddings", "labels")  # files may have been moved
-    FILES = {"data_dir": "DIR", "embeddings": "FILE.npy", "labels": "FILE.npy"}  # noqa: RUF012 (declared in Task)
     Config = PaiConfig
     PRESETS = PRESETS
     EXAMPLES = (
@@ -74,10 +77,16 @@ class Pai(Task[PaiConfig]):
             return self.data.checksum()
         return self.data.source.checksum() if isinstance(self.data.source, Own) else None
 
-    @staticmethod
-    def level_name(level: int, config: PaiConfig) -> str:
+    @classmethod
+    def group_name(cls, group: int, config: PaiConfig) -> str:
         """A type of query, by its places in the sequence, or "other"."""
-        return level_name(level, config.length)
+        return type_name(group, config.length)
+
+    @classmethod
+    def asked(cls, config: PaiConfig) -> dict[str, Any]:
+        sources = {"data_dir": "generated" if config.data_dir is None else "released"}
+        sources["embeddings"] = "generated" if config.embeddings is None else "own"
+        return {"length": config.length, "target": config.target, **sources, "control": config.control}
 
     def model(self) -> PairTransformer:
         return self.config.model_settings(width=self.width, outputs=self.data.outputs)
@@ -128,5 +137,11 @@ class Pai(Task[PaiConfig]):
         return [*lines(record, self.config.length), *(f"  {line}" for line in beside)]
 
     @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records, run.config.length)
+    def draw(cls, config: PaiConfig, records: list[dict[str, Any]], folder: Path) -> list[Path]:
+        return draw(records, config.length, folder)
+
+    @classmethod
+    def section(cls, experiment: "Experiment", docs: Path) -> list[str]:
+        from tasks.pai.results import section
+
+        return section(experiment, docs)

@@ -16,8 +16,6 @@ from ponder_ref.models.rnn import Rnn
 from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, example_ids, words
 from tasks.contracts import Task
 from tasks.parity.settings import PRESETS, ParityConfig
-from tasks.plots import draw_levels
-from tasks.summary import table
 
 
 def ranks(entries: np.ndarray) -> np.ndarray:
@@ -64,12 +62,12 @@ def targets_of(inputs: np.ndarray) -> np.ndarray:
 
 
 class Parity(Task[ParityConfig]):
-    """The task as `tasks.command` wants it: config, presets, model, batches and difficulty."""
+    """The task as `tasks.command` wants it: config, presets, model and batches."""
 
     NAME = "parity"
     TITLE = "PonderNet on the parity task: is the number of ones odd?"
-    DIFFICULTY = "non-zeros"
-    GUESS = 0.5  # the accuracy of guessing, marked in figures
+    GROUP = "non-zeros"
+    GUESS = 0.5
     EVALUATION_FLAGS = ("max_steps", "eval_ones")  # those that an evaluation may change
     Config = ParityConfig
     PRESETS = PRESETS
@@ -120,16 +118,19 @@ class Parity(Task[ParityConfig]):
             batch = self.batches(split, [index])
             inputs = batch.inputs[0]
             count = min(EVAL_BATCH, examples - index * EVAL_BATCH)
-            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.difficulty(inputs), count)
-
-    def report(self, record: dict[str, Any]) -> list[str]:
-        return table(record, self.DIFFICULTY)
+            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.groups(inputs), count)
 
     @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        """Figures of a finished run beyond those of every task: accuracy and steps by the number of non-zeros."""
-        return [draw_levels(records, cls.DIFFICULTY, run.figures / "difficulty.png")]
+    def asked(cls, config: ParityConfig) -> dict[str, Any]:
+        span = None if config.train_ones == (1, config.bits) else config.train_ones  # the whole range is the default
+        asked = {"bits": config.bits, "positions": config.positions, "train_ones": span}
+        return {**asked, "eval_ones": config.eval_ones}
 
-    def difficulty(self, inputs: np.ndarray) -> np.ndarray:
+    @classmethod
+    def trained_to(cls, config: ParityConfig) -> int | None:
+        trained, beyond = config.train_ones, config.eval_ones
+        return trained[1] if trained is not None and beyond is not None and beyond[1] > trained[1] else None
+
+    def groups(self, inputs: np.ndarray) -> np.ndarray:
         """The number of non-zeros of each example."""
         return np.count_nonzero(inputs, axis=-1)
