@@ -1,10 +1,11 @@
 """What a task is to the harness: the Protocol `Task`. A task inherits it, and with it what it need not say.
 
-A task gives NumPy batches and a network of `ponder_ref.models`; it knows no framework, no files of a run and no loop.
+A task gives NumPy batches and a network of `ponder_ref.models`, or files with networks of its own, one per backend; it
+knows no framework, no files of a run and no loop.
 """
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from ponder_ref.base import Batch
 from ponder_ref.models import Model
+from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.network import Network
 from tasks.batches import EvalBatch
 from tasks.options import TrainingConfig
@@ -39,10 +41,13 @@ class Task(Views, Protocol[C]):
     PRETRAINED: ClassVar[Path | None] = None
     """The folder of a shipped checkpoint, if one is shipped."""
 
+    NETWORKS: ClassVar[Mapping[str, str]] = {}
+    """Own networks by backend: {"torch": "tasks/NAME/model_torch.py:build"}. A task without them has `model()`."""
+
     config: C
 
     own: Network | None = None
-    """The network of --model, None is the task's."""
+    """The network of --model or NETWORKS, None is that of `model()`."""
 
     def __init__(self, config: C) -> None:
         """Opens no more than it must: a model is evaluated on other data than it was trained on."""
@@ -65,8 +70,13 @@ class Task(Views, Protocol[C]):
         return None
 
     def model(self) -> Model:
-        """The settings of the task's network."""
-        ...
+        """The settings of the task's network; not needed by a task with NETWORKS."""
+        raise Refused(f"the task {self.NAME} has no network of the paper")
+
+    def answer(self) -> tuple[int, str]:
+        """What is predicted for each answer: (1, "binary") or (number of classes, "classes")."""
+        model: Any = self.model()
+        return (1, model.output) if model.output == "binary" else (model.outputs, model.output)
 
     def network(self) -> Network:
         """The network and how it ponders: what is trained, and what a checkpoint describes."""
