@@ -6,6 +6,7 @@ knows no framework, no files of a run and no loop.
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ from ponder_ref.base import Batch
 from ponder_ref.models import Model
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.network import Network
-from tasks.batches import EvalBatch
+from tasks.batches import EVAL_BATCH, EvalBatch, map_tree
 from tasks.options import TrainingConfig
 from tasks.views import Views
 
@@ -91,8 +92,8 @@ class Task(Views, Protocol[C]):
         return inputs
 
     def splits(self, stage: str) -> tuple[str, ...]:
-        """The splits that are evaluated for "valid" or "test"."""
-        ...
+        """The splits that are evaluated for "valid" or "test"; usually that one."""
+        return (stage,)
 
     def describe(self, split: str) -> str:
         """The data of a split, in a few words."""
@@ -108,4 +109,12 @@ class Task(Views, Protocol[C]):
 
     def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
         """The first examples of a split, batch by batch; example i is the same for any number of them."""
+        for index in range(-(-examples // EVAL_BATCH)):
+            batch = self.batches(split, [index])
+            inputs = map_tree(itemgetter(0), batch.inputs)
+            count = min(EVAL_BATCH, examples - index * EVAL_BATCH)
+            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.groups(inputs), count)
+
+    def groups(self, inputs: Any) -> np.ndarray:
+        """The group (`GROUP`) of each example `[B]`, a whole number; asked by `evaluation`."""
         ...
