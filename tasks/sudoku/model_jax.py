@@ -3,9 +3,12 @@
 `python -m tasks.sudoku --backend jax` trains it; `ponder_jax.load(RUN, build=build)` returns it trained.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.nn.initializers import normal, variance_scaling
 
 from ponder_jax import PonderNet
 from ponder_ref.runtime.network import Problem
@@ -22,14 +25,15 @@ class Step(nnx.Module):
 
     def __init__(self, size: int, rngs: nnx.Rngs):
         self.size = size
-        unit = jax.nn.initializers.normal(1.0)
-        self.clues = nnx.Embed(size + 1, WIDTH, embedding_init=unit, rngs=rngs)  # 0 is a blank
+        self.clues = nnx.Embed(size + 1, WIDTH, embedding_init=normal(1.0), rngs=rngs)  # 0 is a blank
         self.norm = nnx.LayerNorm(WIDTH, rngs=rngs)
-        self.message = nnx.Linear(WIDTH, WIDTH, rngs=rngs)
-        self.think = nnx.Linear(5 * WIDTH, 2 * WIDTH, rngs=rngs)
-        self.update = nnx.Linear(2 * WIDTH, WIDTH, rngs=rngs)
-        self.answer = nnx.Linear(WIDTH, size, rngs=rngs)
-        self.halt = nnx.Linear(2 * WIDTH, 1, rngs=rngs)
+        # Smaller weights than Flax has by default: those of torch, ±1/√inputs.
+        linear = partial(nnx.Linear, kernel_init=variance_scaling(1 / 3, "fan_in", "uniform"), rngs=rngs)
+        self.message = linear(WIDTH, WIDTH)
+        self.think = linear(5 * WIDTH, 2 * WIDTH)
+        self.update = linear(2 * WIDTH, WIDTH)
+        self.answer = linear(WIDTH, size)
+        self.halt = linear(2 * WIDTH, 1)
 
     def project(self, x: jax.Array) -> jax.Array:
         """The cells, `[B, cells]` integers 0..size, as vectors."""

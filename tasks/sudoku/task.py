@@ -5,13 +5,13 @@
 Inputs are the cells, 0 for a blank and else the digit; targets are the digits of all cells, less one.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ponder_ref.base import Batch
-from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, example_ids, words
+from tasks.batches import STREAMS, example_ids, words
 from tasks.contracts import Task
 from tasks.sudoku.bases import bases
 from tasks.sudoku.draws import examples, words_needed
@@ -27,7 +27,10 @@ class Sudoku(Task[SudokuConfig]):
     EVALUATION_FLAGS = ("max_steps", "blanks")
     Config = SudokuConfig
     PRESETS = PRESETS
-    NETWORKS = {"torch": "tasks/sudoku/model_torch.py:build", "jax": "tasks/sudoku/model_jax.py:build"}
+    NETWORKS: ClassVar[Mapping[str, str]] = {
+        "torch": "tasks/sudoku/model_torch.py:build",
+        "jax": "tasks/sudoku/model_jax.py:build",
+    }
     EXAMPLES = (
         "python -m tasks.sudoku --preset smoke --backend torch --out runs/smoke",
         "python -m tasks.sudoku --out runs/sudoku                        a few minutes: 4x4 is learnt",
@@ -39,9 +42,6 @@ class Sudoku(Task[SudokuConfig]):
 
     def answer(self) -> tuple[int, str]:
         return self.config.side, "classes"
-
-    def splits(self, stage: str) -> tuple[str, ...]:
-        return (stage,)
 
     def describe(self, split: str) -> str:
         low, high = self.config.span
@@ -55,13 +55,9 @@ class Sudoku(Task[SudokuConfig]):
         cells, solved = examples(random.reshape(ids.size, -1), bases(size, split), size, c.span)
         return Batch(cells.reshape(*ids.shape, -1), solved.reshape(*ids.shape, -1) - 1, None, ids)
 
-    def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
-        """The first examples of a split; example i is the same for any number of them."""
-        for index in range(-(-examples // EVAL_BATCH)):
-            batch = self.batches(split, [index])
-            cells = batch.inputs[0]
-            count = min(EVAL_BATCH, examples - index * EVAL_BATCH)
-            yield EvalBatch(cells, batch.targets[0], batch.example_ids[0], (cells == 0).sum(axis=-1), count)
+    def groups(self, inputs: np.ndarray) -> np.ndarray:
+        """The number of blanks of each puzzle."""
+        return (inputs == 0).sum(axis=-1)
 
     @classmethod
     def asked(cls, config: SudokuConfig) -> dict[str, Any]:
