@@ -31,6 +31,7 @@ from ponder_ref.losses import expected_loss, kl_divergence, ponder_loss, weighte
 from ponder_ref.models.pairs import pairs_decode, pairs_encode, pairs_query, pairs_readout, pairs_transition
 from ponder_ref.models.rnn import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_ref.models.transformer import transformer_encode, transformer_readout, transformer_transition
+from ponder_ref.net import PonderNet, load
 from ponder_ref.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
 from ponder_ref.pondering import ponder, pondering_loss
 from ponder_ref.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
@@ -41,6 +42,7 @@ __all__ = [
     "NAME",
     "NOT_OFFERED",
     "SPEC_VERSION",
+    "PonderNet",
     "ValueWarning",
     "act_cost",
     "act_halting",
@@ -58,6 +60,7 @@ __all__ = [
     "halting_lengths",
     "halting_uniforms",
     "kl_divergence",
+    "load",
     "log_halting",
     "log_halting_from_lambdas",
     "muon_update",

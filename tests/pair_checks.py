@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 from masks import unpack_bits
+from nets import make_net, make_trainer
 from train_pairs import EXAMPLES, IMAGES, MAX_STEPS, MODEL, ROWS, XL, make_inputs
 
 import ponder_ref
 from ponder_ref.models._buckets import dropped_share
 from ponder_ref.models._pair_inputs import with_masks
 from ponder_ref.models.pairs import PairTransformer
-from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.settings import Halting, Optimiser
 
 WAYS: dict[str, dict[str, Any]] = {
     "ponder": {},
@@ -57,12 +58,11 @@ def check_against_the_reference(
     backend: Any, way: str, model: PairTransformer = MODEL, given: dict[str, np.ndarray] | None = None
 ) -> None:
     """Predictions, logits, Nᵢ and tokens of a batch with dropout, in float32, each example alone."""
-    models, options = import_module(f"ponder_{backend.NAME}.models"), WAYS[way]
+    options = WAYS[way]
     params, inputs = parameters(model), with_masks(model, given or make_inputs(3), 5, 0, MAX_STEPS)
     inputs["images"] = inputs["images"].astype(np.float32)
-    held = {name: backend.from_numpy(x, "float32") for name, x in params.items()}
     given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
-    out = models.run_model(model, held, given, max_steps=MAX_STEPS, **options)
+    out = make_net(f"ponder_{backend.NAME}", model, params, max_steps=MAX_STEPS, **options)(given)
     y_hat, z, lengths, state = (backend.to_numpy(x) for x in (out.y_hat, out.halt_logits, out.lengths, out.state))
     for i in range(EXAMPLES):
         want = alone(model, params, inputs, i, options)
@@ -94,7 +94,7 @@ def check_slots(backend: Any) -> None:
     """Slots of any integer dtype are told apart; those that nobody names reach neither values nor gradients."""
     inputs = far_inputs()
     check_against_the_reference(backend, "ponder", given=inputs)
-    pairs = import_module(f"ponder_{backend.NAME}.pairs")
+    pairs = import_module(f"ponder_{backend.NAME}.models.pairs")
     params = {name: x for name, x in parameters(MODEL).items() if name.startswith("embed.")}
     given = {name: backend.from_numpy(x, "float32" if name == "images" else x.dtype.name) for name, x in inputs.items()}
 
@@ -109,8 +109,7 @@ def check_slots(backend: Any) -> None:
 
 def check_refusals(package: str) -> None:
     """Inputs that do not fit get a sentence that names them, and so does a method that this model lacks."""
-    train = import_module(f"{package}.train")
-    trainer = train.Trainer(MODEL, Method(max_steps=MAX_STEPS), Optimiser())
+    trainer = make_trainer(package, MODEL, Halting(max_steps=MAX_STEPS), Optimiser())
     state, good = trainer.init(MODEL.initial_parameters(0)), make_inputs(0)
     masked = with_masks(MODEL, good, 0, 0, MAX_STEPS)
     short = with_masks(MODEL, good, 0, 0, MAX_STEPS - 1)
@@ -126,6 +125,5 @@ def check_refusals(package: str) -> None:
     ):
         with pytest.raises(ValueError, match=named):
             trainer.unroll(state, inputs)
-    other = train.Trainer(XL, Method(name="ut-act"), Optimiser())
     with pytest.raises(ValueError, match="method must be one of"):
-        other.unroll(other.init(XL.initial_parameters(0)), good)
+        make_trainer(package, XL, Halting(method="ut-act"), Optimiser())

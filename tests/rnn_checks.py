@@ -1,13 +1,13 @@
 """Checks of a backend's fast RNN and trainer, shared by the tests of both backends."""
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
+from nets import make_net, make_trainer, run_with
 
 from ponder_ref.base import Batch
 from ponder_ref.models.rnn import Rnn
-from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.settings import Halting, Optimiser
 
 WAYS: dict[str, dict[str, Any]] = {
     "ponder": {},
@@ -23,11 +23,11 @@ STEPS = 6
 
 def check_against_ponder(backend: Any, package: str, options: dict[str, Any], outputs: int) -> None:
     """Loss and gradients by every parameter and the input, float32."""
-    models = import_module(f"{package}.models")
     model, rng = Rnn(inputs=5, hidden=7, outputs=outputs, output="binary"), np.random.default_rng(0)
     params = model.initial_parameters(1)
     params["halt.b"] += 0.5
     names = list(params)
+    net = make_net(package, model, params, **{"max_steps": STEPS, "min_steps": 1, **options})
     x = rng.normal(size=(9, 5))
     targets = rng.integers(0, 2, (9,) if outputs == 1 else (9, outputs)).astype(float)
     prior = backend.geometric_log_prior(0.3, STEPS)
@@ -45,7 +45,7 @@ def check_against_ponder(backend: Any, package: str, options: dict[str, Any], ou
         return loss
 
     def fast(params, x):
-        return models.run_model(model, params, x, max_steps=STEPS, **options)
+        return run_with(backend, net, params, x)
 
     def general(params, x):
         projected = backend.rnn_project(params, x)
@@ -83,9 +83,9 @@ def gradients(backend: Any, fn: Any, arrays: list) -> tuple[np.ndarray, list[np.
 
 def check_state_is_kept(package: str) -> None:
     """Training is a function: the state that went in can be used again, and gives the same."""
-    train = import_module(f"{package}.train")
     model = Rnn(inputs=4, hidden=3)
-    trainer = train.Trainer(model, Method(max_steps=3), Optimiser(name="muon", matrix_learning_rate=0.0))
+    optimiser = Optimiser(optimiser="muon", matrix_learning_rate=0.0)
+    trainer = make_trainer(package, model, Halting(max_steps=3), optimiser)
     start = trainer.init(model.initial_parameters(0))
     before = trainer.dump(start)
     rng = np.random.default_rng(0)

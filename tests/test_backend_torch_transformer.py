@@ -41,21 +41,22 @@ def test_the_gradient_is_that_of_small_differences():
     """The loss of a batch with dropout along a random direction, in float64."""
     import numpy as np
     import torch
-    from train_transformer import MODEL, make_chunk, make_trainer
+    from nets import make_net, run_with
+    from train_transformer import MAX_STEPS, MODEL, WAYS, make_chunk
     from transformer_checks import parameters
-
-    from ponder_torch import train
 
     rng, chunk = np.random.default_rng(0), make_chunk(0, 1)
     params = {name: torch.tensor(x) for name, x in parameters(MODEL).items()}
     way = {name: torch.tensor(rng.normal(size=tuple(x.shape))) for name, x in params.items()}
     for method in ("ponder-muon", "ponder-adam", "act-adam", "ut-act-adam"):
-        trainer = make_trainer(train, method, "float64")
+        halting = {"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **WAYS[method][0]}
+        net = make_net("ponder_torch", MODEL, parameters(MODEL), **halting)
         inputs = {name: torch.from_numpy(x[0]) for name, x in chunk.inputs.items()}
-        data = inputs, torch.from_numpy(chunk.targets[0]), torch.from_numpy(chunk.weights[0])
+        targets, weights = torch.from_numpy(chunk.targets[0]), torch.from_numpy(chunk.weights[0])
 
-        def loss(shift, trainer=trainer, data=data):
-            return trainer._loss({name: x + shift * way[name] for name, x in params.items()}, *data)[0]
+        def loss(shift, net=net, inputs=inputs, targets=targets, weights=weights):
+            out = run_with(ponder_torch, net, {name: x + shift * way[name] for name, x in params.items()}, inputs)
+            return net.loss(out, targets, ponder_torch.cross_entropy, weights=weights).loss
 
         at = torch.zeros((), dtype=torch.float64, requires_grad=True)
         (slope,) = torch.autograd.grad(loss(at), at)

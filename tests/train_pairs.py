@@ -6,12 +6,13 @@ python tests/train_pairs.py BACKEND DTYPE UPDATES FILE.npz
 import sys
 from typing import Any
 
+import nets
 import numpy as np
 
 from ponder_ref.base import Batch
 from ponder_ref.models._pair_inputs import with_masks
 from ponder_ref.models.pairs import PairTransformer
-from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.settings import Halting, Optimiser
 
 SIZES: dict[str, Any] = {"width": 12, "embedding": 8, "attention": 12, "transition": 6, "heads": 2, "steps": 2}
 MODEL = PairTransformer(**SIZES, layers=1, dropout=0.2)
@@ -42,15 +43,15 @@ def make_chunk(first: int, count: int) -> Batch:
     return Batch({name: np.stack([one[name] for one in made]) for name in made[0]}, targets, weights, None)
 
 
-def make_trainer(train: Any, dtype: str) -> Any:
-    method = Method(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **SETTINGS})
+def make_trainer(package: str, dtype: str) -> Any:
+    halting = Halting(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **SETTINGS})
     rates: dict[str, Any] = {"learning_rate": 1e-2, "matrix_learning_rate": 1e-2, "clip": 1.0}
-    return train.Trainer(TRAINED, method, Optimiser(name="muon", **rates), dtype=dtype, threads=1)
+    return nets.make_trainer(package, TRAINED, halting, Optimiser(optimiser="muon", **rates), dtype=dtype, threads=1)
 
 
-def states(train: Any, dtype: str, updates: int) -> dict[str, np.ndarray]:
+def states(package: str, dtype: str, updates: int) -> dict[str, np.ndarray]:
     """Arrays by name: the trained state, the metrics of every update, and an unroll beyond training's steps."""
-    trainer, history = make_trainer(train, dtype), []
+    trainer, history = make_trainer(package, dtype), []
     state = trainer.init(TRAINED.initial_parameters(1))
     for first in range(0, updates, CHUNK):
         state, metrics = trainer.train_steps(state, make_chunk(first, CHUNK))
@@ -61,8 +62,6 @@ def states(train: Any, dtype: str, updates: int) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    from importlib import import_module
-
     backend, dtype, updates, file = sys.argv[1:]
-    made: dict[str, Any] = states(import_module(f"ponder_{backend}.train"), dtype, int(updates))
+    made: dict[str, Any] = states(f"ponder_{backend}", dtype, int(updates))
     np.savez(file, **made)

@@ -6,12 +6,13 @@ python tests/train_transformer.py BACKEND DTYPE UPDATES FILE.npz
 import sys
 from typing import Any
 
+import nets
 import numpy as np
 
 from ponder_ref.base import Batch
 from ponder_ref.models._buckets import with_dropout
 from ponder_ref.models.transformer import Transformer
-from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.settings import Halting, Optimiser
 
 SIZES: dict[str, Any] = {
     "vocabulary": 9,
@@ -28,9 +29,9 @@ MAX_STEPS, CHUNK = 4, 5
 WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "ponder-muon": ({}, "muon"),
     "ponder-adam": ({"epsilon": 0.2, "remainder": "normalize"}, "adam"),
-    "act-adam": ({"name": "act", "act_epsilon": 0.1}, "adam"),
-    "act-muon": ({"name": "act", "act_epsilon": 0.1}, "muon"),
-    "ut-act-adam": ({"name": "ut-act", "act_epsilon": 0.1}, "adam"),
+    "act-adam": ({"method": "act", "act_epsilon": 0.1}, "adam"),
+    "act-muon": ({"method": "act", "act_epsilon": 0.1}, "muon"),
+    "ut-act-adam": ({"method": "ut-act", "act_epsilon": 0.1}, "adam"),
 }
 
 
@@ -59,18 +60,18 @@ def make_chunk(first: int, count: int, model: Transformer = MODEL) -> Batch:
     return Batch(inputs, np.stack(targets).astype(np.int64), weights, None)
 
 
-def make_trainer(train: Any, way: str, dtype: str, model: Transformer = MODEL) -> Any:
+def make_trainer(package: str, way: str, dtype: str, model: Transformer = MODEL) -> Any:
     settings, optimiser = WAYS[way]
-    method = Method(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **settings})
+    halting = Halting(**{"max_steps": MAX_STEPS, "lambda_p": 0.4, "beta": 0.05, "tau": 0.01, **settings})
     rates: dict[str, Any] = {"learning_rate": 1e-2, "matrix_learning_rate": 1e-2, "clip": 1.0}
-    return train.Trainer(model, method, Optimiser(name=optimiser, **rates), dtype=dtype, threads=1)
+    return nets.make_trainer(package, model, halting, Optimiser(optimiser=optimiser, **rates), dtype=dtype, threads=1)
 
 
-def states(train: Any, dtype: str, updates: int) -> dict[str, np.ndarray]:
+def states(package: str, dtype: str, updates: int) -> dict[str, np.ndarray]:
     """Arrays by "way/name": the trained state, the metrics of every update, and once an unroll without dropout."""
     arrays = {}
     for way in WAYS:
-        trainer = make_trainer(train, way, dtype)
+        trainer = make_trainer(package, way, dtype)
         state, history = trainer.init(MODEL.initial_parameters(1)), []
         for first in range(0, updates, CHUNK):
             state, metrics = trainer.train_steps(state, make_chunk(first, CHUNK))
@@ -84,8 +85,6 @@ def states(train: Any, dtype: str, updates: int) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    from importlib import import_module
-
     backend, dtype, updates, file = sys.argv[1:]
-    made: dict[str, Any] = states(import_module(f"ponder_{backend}.train"), dtype, int(updates))
+    made: dict[str, Any] = states(f"ponder_{backend}", dtype, int(updates))
     np.savez(file, **made)

@@ -1,11 +1,12 @@
 """Checks of a backend's Transformer, shared by the tests of both backends."""
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 from masks import unpack_bits
+from nets import make_net
+from nets import make_trainer as trainer_of
 from train_transformer import MAX_STEPS, MODEL, make_chunk, make_inputs, make_trainer
 
 import ponder_ref
@@ -13,7 +14,7 @@ from ponder_ref.models._buckets import bucket_lengths, dropped_share, with_dropo
 from ponder_ref.models._ut_act import ut_act
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.models.transformer import Transformer
-from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.settings import Halting, Optimiser
 
 WAYS: dict[str, dict[str, Any]] = {
     "ponder": {},
@@ -51,11 +52,10 @@ def alone(model: Transformer, params: dict, words: np.ndarray, bits: np.ndarray 
 
 def check_against_the_reference(backend: Any, way: str, model: Transformer = MODEL) -> None:
     """Predictions, logits, Nᵢ and the question's state of a batch of buckets, with dropout, in float32."""
-    models, options = import_module(f"ponder_{backend.NAME}.models"), WAYS[way]
+    options = WAYS[way]
     params, inputs = parameters(model), with_dropout(model, make_inputs(3), 5, 0, MAX_STEPS)
-    held = {name: backend.from_numpy(x, "float32") for name, x in params.items()}
     given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
-    out = models.run_model(model, held, given, max_steps=MAX_STEPS, **options)
+    out = make_net(f"ponder_{backend.NAME}", model, params, max_steps=MAX_STEPS, **options)(given)
     got = [backend.to_numpy(x) for x in (out.y_hat, out.halt_logits, out.lengths, out.state)]
     row, lengths = 0, set()
     for length in bucket_lengths(inputs):
@@ -74,11 +74,11 @@ def check_against_the_reference(backend: Any, way: str, model: Transformer = MOD
 
 def check_rows_that_halt(backend: Any) -> None:
     """ut-act: the answer, the cost and Nᵢ of every example against the reference, with dropout, in float32."""
-    models, epsilon = import_module(f"ponder_{backend.NAME}.models"), 0.3
+    epsilon = 0.3
     params, inputs = parameters(MODEL), with_dropout(MODEL, make_inputs(3), 5, 0, MAX_STEPS)
-    held = {name: backend.from_numpy(x, "float32") for name, x in params.items()}
     given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
-    out = models.run_model(MODEL, held, given, max_steps=MAX_STEPS, method="ut-act", act_epsilon=epsilon)
+    options = {"max_steps": MAX_STEPS, "method": "ut-act", "act_epsilon": epsilon}
+    out = make_net(f"ponder_{backend.NAME}", MODEL, params, **options)(given)
     y_hat, lengths, cost = (backend.to_numpy(x) for x in (out.y_hat, out.lengths, out.act.remainder))
     judged = ponder_ref.act_halting(1 / (1 + np.exp(-backend.to_numpy(out.halt_logits).clip(-50, 50))))
     assert np.array_equal(judged.steps, lengths)
@@ -99,7 +99,6 @@ def check_rows_that_halt(backend: Any) -> None:
 
 def check_padding(package: str) -> None:
     """Longer buckets change nothing, to rounding, neither answers nor what is learned."""
-    train = import_module(f"{package}.train")
     model = Transformer(**{**MODEL.__dict__, "dropout": 0.0})
     chunk = make_chunk(0, 1, model)
     wider = {
@@ -109,7 +108,7 @@ def check_padding(package: str) -> None:
     wider = {f"words.{x.shape[2]}": x for x in wider.values()}
     ends = []
     for inputs in (chunk.inputs, wider):
-        trainer = make_trainer(train, "ponder-muon", "float32", model)
+        trainer = make_trainer(package, "ponder-muon", "float32", model)
         state, metrics = trainer.train_steps(trainer.init(parameters(model)), chunk._replace(inputs=inputs))
         ends.append(({k: v for k, v in trainer.dump(state).items() if k[:2] == "m."}, metrics["loss"]))
     assert set(wider) == {"words.6", "words.9"}
@@ -120,8 +119,7 @@ def check_padding(package: str) -> None:
 
 def check_refusals(package: str) -> None:
     """Inputs that do not fit get a sentence that names them."""
-    train = import_module(f"{package}.train")
-    trainer = train.Trainer(MODEL, Method(max_steps=MAX_STEPS), Optimiser())
+    trainer = trainer_of(package, MODEL, Halting(max_steps=MAX_STEPS), Optimiser())
     state, good = trainer.init(MODEL.initial_parameters(0)), make_inputs(0)
     bits = with_dropout(MODEL, good, 0, 0, MAX_STEPS - 1)
     for inputs, named in (
@@ -134,6 +132,5 @@ def check_refusals(package: str) -> None:
     ):
         with pytest.raises(ValueError, match=named):
             trainer.unroll(state, inputs)
-    other = train.Trainer(Rnn(inputs=3, hidden=2), Method(name="ut-act"), Optimiser())
     with pytest.raises(ValueError, match="method must be one of"):
-        other.unroll(other.init(Rnn(inputs=3, hidden=2).initial_parameters(0)), np.zeros((1, 3), np.float32))
+        trainer_of(package, Rnn(inputs=3, hidden=2), Halting(method="ut-act"), Optimiser())

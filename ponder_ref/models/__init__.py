@@ -57,6 +57,12 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name[0] != "_"))
 
 
+def step_of(settings: Model, params: Mapping[str, Any]) -> Any:
+    """The step network of settings with these parameters."""
+    check_parameters(settings, params)
+    return importlib.import_module(f"{__name__}.{settings.kind}").Step(settings, params)
+
+
 def settings_of(values: Mapping[str, Any]) -> Model:
     """The settings of a network from plain values; "kind" says which network it is."""
     kind: Any = values.get("kind")

@@ -240,3 +240,36 @@ def pairs_readout(params, tokens) -> tuple[np.ndarray, np.ndarray]:
     pointed = (weights[..., None] * (sides + params["embed.sides"])).sum(-2)
     both = np.concatenate([cue, pointed], axis=-1)
     return both @ params["output.w"] + params["output.b"], (both @ params["halt.w"] + params["halt.b"])[..., 0]
+
+
+class Step:
+    """The Transformer of pairs as a step network: x is the dict of images, rows and query of a batch, without dropout.
+
+    The state is {"h": `[b, M, embedding]`, "n": `[b]`, "earlier": h one step before}.
+    """
+
+    def __init__(self, settings: PairTransformer, params):
+        self.settings, self.params = settings, params
+
+    def project(self, x) -> dict[str, np.ndarray]:
+        """h₀ and the query's tokens of each example."""
+        from ponder_ref.models._pair_inputs import check_inputs
+
+        check_inputs(self.settings, x, 1)
+        if any(name.startswith("dropout.") for name in x):
+            raise ValueError("inputs must have no dropout: the reference answers, it does not train")
+        h = pairs_encode(self.params, x["images"], x["rows"])
+        return {"h": h, "tokens": pairs_query(self.params, x["images"], x["query"])}
+
+    def initial_state(self, x) -> dict[str, np.ndarray]:
+        return {"h": x["h"], "n": np.zeros(len(x["h"]), int), "earlier": np.zeros_like(x["h"])}
+
+    def __call__(self, x, state) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+        n, h, heads = state["n"] + 1, state["h"], self.settings.heads
+        new, decoded = [], []
+        for i, k in enumerate(map(int, n)):
+            earlier = state["earlier"][i] if self.settings.memory == "xl" and k > 1 else None
+            new.append(pairs_transition(self.params, h[i], k, heads=heads, earlier=earlier))
+            decoded.append(pairs_decode(self.params, new[-1], x["tokens"][i], k, heads=heads))
+        y_hat, z = pairs_readout(self.params, np.stack(decoded))
+        return y_hat, {"h": np.stack(new), "n": n, "earlier": h}, z

@@ -114,3 +114,21 @@ def rnn_readout(params, h) -> tuple[np.ndarray, np.ndarray]:
 def rnn_initial_state(params, projected) -> np.ndarray:
     """h₀ = 0, of the projected input's shape."""
     return np.zeros_like(projected)
+
+
+class Step:
+    """The RNN as a step network: x `[...batch, inputs]`, state `[...batch, hidden]`."""
+
+    def __init__(self, settings: Rnn, params):
+        self.settings, self.params = settings, params
+
+    def project(self, x) -> np.ndarray:
+        return rnn_project(self.params, x)
+
+    def initial_state(self, x) -> np.ndarray:
+        return rnn_initial_state(self.params, x)
+
+    def __call__(self, x, h) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        h = rnn_transition(self.params, x, h)
+        y_hat, z = rnn_readout(self.params, h)
+        return y_hat, h, z

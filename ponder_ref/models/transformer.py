@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from ponder_ref import checks
+from ponder_ref.base import ActHalting, Pondered
 from ponder_ref.models._init import draw_parameters
 
+SURE = 1e4  # a halting logit that leaves no doubt
 NORM_EPS = 1e-6  # under the root of a layer norm: a constant row comes out as 0
 # Deviations of the tables; the mask of places is 1 and as much again by chance (M9).
 EMBEDDINGS = {"embed.words": 0.5, "embed.mask": 1.0, "embed.positions": 0.5, "embed.steps": 0.5}
@@ -181,3 +183,54 @@ def transformer_readout(params, h) -> tuple[np.ndarray, np.ndarray]:
     question = layer_norm(params, "final", h[..., -1, :])
     y_hat = question @ params["output.w"] + params["output.b"]
     return y_hat, (question @ params["halt.w"] + params["halt.b"])[..., 0]
+
+
+class Step:
+    """The Transformer as a step network: x is words `[b, L, tokens]`, or a dict of buckets without dropout.
+
+    The state is {"h": `[b, L, embedding]`, "n": `[b]`}: every example has its own number of steps.
+    """
+
+    OWN_METHODS = ("ut-act",)
+
+    def __init__(self, settings: Transformer, params):
+        self.settings, self.params = settings, params
+
+    def project(self, x) -> np.ndarray:
+        """The words `[b, L, tokens]`; several buckets become one of the largest length, shortest first."""
+        from ponder_ref.models._buckets import bucket_lengths, check_inputs
+
+        inputs = x if isinstance(x, dict) else {f"words.{np.shape(x)[1] if np.ndim(x) == 3 else 0}": np.asarray(x)}
+        check_inputs(self.settings, inputs, 1)
+        lengths = bucket_lengths(inputs)
+        if len(inputs) > len(lengths):
+            raise ValueError("inputs must have no dropout: the reference answers, it does not train")
+        widths = [((0, 0), (lengths[-1] - length, 0), (0, 0)) for length in lengths]
+        parts = [np.asarray(inputs[f"words.{length}"]) for length in lengths]
+        return np.concatenate([np.pad(words, width) for words, width in zip(parts, widths, strict=True)])
+
+    def initial_state(self, x) -> dict[str, np.ndarray]:
+        return {"h": transformer_encode(self.params, x), "n": np.zeros(len(x), int)}
+
+    def __call__(self, x, state) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+        n, heads = state["n"] + 1, self.settings.heads
+        rows = zip(x, state["h"], n, strict=True)
+        h = np.stack([transformer_transition(self.params, words, h, int(k), heads=heads) for words, h, k in rows])
+        y_hat, z = transformer_readout(self.params, h)
+        return y_hat, {"h": h, "n": n}, z
+
+    def unroll_by(self, method: str, x, *, max_steps: int, act_epsilon: float) -> Pondered:
+        """What a PonderNet gives for "ut-act": one answer, the same at every n; Nᵢ is that of the row that halts last.
+
+        `act.remainder` is the whole cost, `act.steps` is 0, and the other weights tell Nᵢ.
+        """
+        from ponder_ref.models._ut_act import ut_act
+
+        given = {"heads": self.settings.heads, "max_steps": max_steps, "act_epsilon": act_epsilon}
+        found = [ut_act(self.params, words[words.any(-1)], **given) for words in self.project(x)]
+        lengths = np.array([one.steps.max() for one in found])
+        at_end = np.arange(1, max_steps + 1)[:, None] == lengths
+        y_hat = np.stack([one.y_hat for one in found])
+        act = ActHalting(at_end.astype(y_hat.dtype), np.zeros_like(lengths), np.array([one.cost for one in found]))
+        z = np.where(at_end, SURE, -SURE)
+        return Pondered(np.broadcast_to(y_hat, (max_steps, *y_hat.shape)), z, None, lengths, None, act)

@@ -1,10 +1,12 @@
 """When an example leaves: exit policies for examples that are at different steps (spec I1 to I4).
 
-Everything is an array of fixed shape, `[slots]`, so that the loop is compiled once and runs on the device alone.
+Everything is an array of fixed shape, `[slots]`, so that the loop is compiled once and runs on the device alone. A
+policy is a class in POLICIES; what it remembers of the examples in the slots is a tree of such arrays.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,13 +39,11 @@ def numbers_of(rule: ExitRule) -> Numbers:
 
 
 class Memory(NamedTuple):
-    """What a policy remembers of the examples in the slots, `[slots]` each: see `fresh_memory`."""
+    """Of the examples in the slots: their ids and steps, `[slots]`, and what the policy remembers."""
 
     ids: jax.Array
     n: jax.Array
-    left: jax.Array
-    top: jax.Array
-    mass: jax.Array
+    own: Any
 
 
 class Blending(NamedTuple):
@@ -54,35 +54,98 @@ class Blending(NamedTuple):
     mass: jax.Array
 
 
-def fresh_memory(ids: jax.Array, remainder: str, dtype) -> Memory:
-    """Of examples before their first step: n = 0; left is Σ log(1 − λ), top and mass are those of "normalize"."""
-    zeros = jnp.zeros(ids.shape, dtype)
-    top = jnp.full(ids.shape, -math.inf, dtype) if remainder == "normalize" else zeros
-    return Memory(ids.astype(jnp.uint32), jnp.zeros(ids.shape, jnp.int32), zeros, top, zeros)
+@dataclass(frozen=True)
+class Fixed:
+    """All examples take max_steps (I3). Also the contract of the others; the compiler knows which it is."""
+
+    blends: ClassVar[bool] = False  # whether the answer is a mean of predictions
+
+    def start(self, zeros: jax.Array) -> Any:
+        """What is remembered of examples before their first step, from zeros `[slots]` in the dtype of the logits."""
+        return None
+
+    def decide(self, numbers: Numbers, memory: Memory, z: jax.Array) -> tuple[Any, jax.Array | bool]:
+        """What is remembered after steps n with logits z, `[slots]`, and which examples have had enough."""
+        return memory.own, False
+
+    def blend(self, before: Any, own: Any, z: jax.Array, halts: jax.Array) -> tuple[Any, Blending | None]:
+        """How that step is blended where `halts` leave; None if the answer is the last prediction."""
+        return own, None
 
 
-def decide(
-    policy: str, remainder: str, numbers: Numbers, memory: Memory, z: jax.Array
-) -> tuple[Memory, jax.Array, Blending | None]:
+class Sample(Fixed):
+    """An example halts if uₙ < λₙ (I1)."""
+
+    def decide(self, numbers: Numbers, memory: Memory, z: jax.Array) -> tuple[Any, jax.Array | bool]:
+        u = uniforms_at(memory.ids, numbers.k0, numbers.k1, numbers.fields + memory.n.astype(jnp.uint32))
+        return None, u < jax.nn.sigmoid(z)  # a NaN is not greater
+
+
+class Quantile(Fixed):
+    """An example halts at the first n by which it has halted with probability q (I2)."""
+
+    def start(self, zeros: jax.Array) -> Any:
+        return zeros  # Σ log(1 − λ)
+
+    def decide(self, numbers: Numbers, memory: Memory, z: jax.Array) -> tuple[Any, jax.Array | bool]:
+        left = memory.own + log_sigmoid(-z)
+        return left, -jnp.expm1(left) >= numbers.q.astype(z.dtype)
+
+
+class Mean(NamedTuple):
+    """What "expected" remembers: Σ log(1 − λ); for "normalize" the largest log p and Σ p relative to it."""
+
+    left: jax.Array
+    top: jax.Array
+    mass: jax.Array
+
+
+@dataclass(frozen=True)
+class Expected(Fixed):
+    """An example halts when all but ε of it has, and answers Σ pₙŷₙ (I4)."""
+
+    remainder: str
+    blends: ClassVar[bool] = True
+
+    def start(self, zeros: jax.Array) -> Mean:
+        return Mean(zeros, jnp.full_like(zeros, -math.inf) if self.remainder == "normalize" else zeros, zeros)
+
+    def decide(self, numbers: Numbers, memory: Memory, z: jax.Array) -> tuple[Any, jax.Array | bool]:
+        left = memory.own.left + log_sigmoid(-z)
+        enough = (left < numbers.log_epsilon.astype(z.dtype)) & (memory.n >= numbers.min_steps)
+        return memory.own._replace(left=left), enough
+
+    def blend(self, before: Mean, own: Mean, z: jax.Array, halts: jax.Array) -> tuple[Any, Blending | None]:
+        """Weights of this step: pₙ, with the mass left at the last one (H2), or relative to the largest (H3)."""
+        log_p = before.left + log_sigmoid(z)
+        if self.remainder == "last":
+            weight = jnp.exp(jnp.where(halts, before.left, log_p))
+            return own, Blending(jnp.ones_like(weight), weight, jnp.ones_like(weight))
+        top = jnp.maximum(before.top, log_p)
+        scale, weight = jnp.exp(before.top - top), jnp.exp(log_p - top)
+        own = own._replace(top=top, mass=before.mass * scale + weight)
+        return own, Blending(scale, weight, own.mass)
+
+
+POLICIES: dict[str, type[Fixed]] = {"sample": Sample, "quantile": Quantile, "fixed": Fixed, "expected": Expected}
+
+
+def policy_of(rule: ExitRule) -> Fixed:
+    """The policy of a rule; only one that blends knows of the remainder, so that others are compiled once."""
+    kind: Any = POLICIES[rule.policy]
+    return kind(rule.remainder) if kind.blends else kind()
+
+
+def fresh_memory(policy: Fixed, ids: jax.Array, dtype: Any) -> Memory:
+    """Of examples before their first step; `dtype` is that of the sums of their logits."""
+    return Memory(ids.astype(jnp.uint32), jnp.zeros(ids.shape, jnp.int32), policy.start(jnp.zeros(ids.shape, dtype)))
+
+
+def decide(policy: Fixed, numbers: Numbers, memory: Memory, z: jax.Array) -> tuple[Memory, jax.Array, Blending | None]:
     """Which slots leave after a step with logits z, `[slots]`; and how it is blended, for "expected"."""
-    n = memory.n + 1
-    memory, forced = memory._replace(n=n), n >= numbers.max_steps
-    if policy == "fixed":
-        return memory, forced, None
     (z,) = as_float(z)
-    if policy == "sample":
-        u = uniforms_at(memory.ids, numbers.k0, numbers.k1, numbers.fields + n.astype(jnp.uint32))
-        return memory, (u < jax.nn.sigmoid(z)) | forced, None  # a NaN is not greater
-    reached, left = memory.left, memory.left + log_sigmoid(-z)
-    memory = memory._replace(left=left)
-    if policy == "quantile":
-        return memory, (-jnp.expm1(left) >= numbers.q.astype(z.dtype)) | forced, None
-    halts = ((left < numbers.log_epsilon.astype(z.dtype)) & (n >= numbers.min_steps)) | forced
-    log_p = reached + log_sigmoid(z)
-    if remainder == "last":  # the mass left belongs to the last step (H2)
-        weight = jnp.exp(jnp.where(halts, reached, log_p))
-        return memory, halts, Blending(jnp.ones_like(weight), weight, jnp.ones_like(weight))
-    top = jnp.maximum(memory.top, log_p)  # weights relative to the largest so far (H3)
-    scale, weight = jnp.exp(memory.top - top), jnp.exp(log_p - top)
-    memory = memory._replace(top=top, mass=memory.mass * scale + weight)
-    return memory, halts, Blending(scale, weight, memory.mass)
+    memory, before = memory._replace(n=memory.n + 1), memory.own
+    own, enough = policy.decide(numbers, memory, z)
+    halts = enough | (memory.n >= numbers.max_steps)
+    own, blending = policy.blend(before, own, z, halts)
+    return memory._replace(own=own), halts, blending

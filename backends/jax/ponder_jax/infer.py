@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from ponder_jax.arrays import as_float, either, expand_right, loop_while
-from ponder_jax.exits import Memory, Numbers, decide, fresh_memory, numbers_of
+from ponder_jax.exits import Fixed, Memory, Numbers, decide, fresh_memory, numbers_of, policy_of
 from ponder_jax.halting import expected_prediction, log_halting
 from ponder_jax.pondering import settle
 from ponder_ref import checks
@@ -24,16 +24,9 @@ LEAST_SLOTS = 16
 NARROW = 4  # the second loop has slots / NARROW of them, where that is at least LEAST_SLOTS / 2
 
 
-class Policy(NamedTuple):
-    """What of an ExitRule the compiler has to know."""
-
-    name: str
-    remainder: str
-
-
 class Slots(NamedTuple):
-    """The examples being computed, `[slots, ...]`: input, state, Σ pₙŷₙ (for "expected", else None), the policy's
-    memory, and where each belongs; an idle slot's place is the number of examples."""
+    """The examples being computed, `[slots, ...]`: input, state, Σ pₙŷₙ (None if the policy does not blend), the
+    memory of the policy, and where each belongs; an idle slot's place is the number of examples."""
 
     x: Any
     state: Any
@@ -62,17 +55,20 @@ def select(mask: jax.Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(expand_right(mask, a.ndim), a, b), new, old)
 
 
-def empty_blend(policy: Policy, y_hat: jax.ShapeDtypeStruct) -> Any:
-    if policy.name != "expected":
-        return None
-    return jnp.zeros(y_hat.shape, jnp.float64 if y_hat.dtype == jnp.float64 else jnp.float32)
+def sums_dtype(like: Any) -> Any:
+    """In which dtype sums are kept: float32 at least."""
+    return jnp.float64 if like.dtype == jnp.float64 else jnp.float32
 
 
-def advance(step: Callable, policy: Policy, numbers: Numbers, slots: Slots) -> tuple[Slots, Any, Any, Any]:
+def empty_blend(policy: Fixed, y_hat: jax.ShapeDtypeStruct) -> Any:
+    return jnp.zeros(y_hat.shape, sums_dtype(y_hat)) if policy.blends else None
+
+
+def advance(step: Callable, policy: Fixed, numbers: Numbers, slots: Slots) -> tuple[Slots, Any, Any, Any]:
     """One step of every slot: the slots after it, their answers `[slots, ...]`, logits, and which of them leave."""
     y_hat, state, z = one_step(step, slots.x, slots.state)
     checks.check_answer(y_hat, z, len(slots.place))
-    memory, halts, blending = decide(*policy, numbers, slots.memory, z)
+    memory, halts, blending = decide(policy, numbers, slots.memory, z)
     answer, blend = y_hat, slots.blend
     if blending is not None:
         (wide,) = as_float(y_hat)
@@ -83,7 +79,7 @@ def advance(step: Callable, policy: Policy, numbers: Numbers, slots: Slots) -> t
     return slots._replace(state=state, blend=blend, memory=memory), (y_hat, answer), z, halts
 
 
-def _refilled(slots: Slots, waiting: Any, ids: jax.Array, following: jax.Array, remainder: str) -> tuple[Slots, Any]:
+def _refilled(slots: Slots, waiting: Any, ids: jax.Array, following: jax.Array, begin: Callable) -> tuple[Slots, Any]:
     """Examples in the idle slots, from number `following` on; and the number of the next."""
     count = len(ids)
     idle = slots.place >= count
@@ -93,15 +89,14 @@ def _refilled(slots: Slots, waiting: Any, ids: jax.Array, following: jax.Array, 
     def fill(slots: Slots) -> Slots:
         at = jnp.where(fresh, number, 0)
         x, state = jax.tree.map(lambda leaf: jnp.take(leaf, at, axis=0), waiting)
-        memory = fresh_memory(ids[at], remainder, slots.memory.left.dtype)
         blend = jax.tree.map(jnp.zeros_like, slots.blend)
-        return select(fresh, Slots(x, state, blend, memory, number), slots)
+        return select(fresh, Slots(x, state, blend, begin(ids[at]), number), slots)
 
     return either(fresh.any(), fill, lambda slots: slots, slots), following + fresh.sum(dtype=jnp.int32)
 
 
 @partial(jax.jit, static_argnames=("policy", "width", "traced"))
-def _predict(step, x, state, ids, numbers: Numbers, *, policy: Policy, width: int, traced: int):
+def _predict(step, x, state, ids, numbers: Numbers, *, policy: Fixed, width: int, traced: int):
     count = len(ids)
     first = jnp.minimum(jnp.arange(width, dtype=jnp.int32), count - 1)
     some_x, some_state = jax.tree.map(lambda leaf: jnp.take(leaf, first, axis=0), (x, state))
@@ -110,9 +105,9 @@ def _predict(step, x, state, ids, numbers: Numbers, *, policy: Policy, width: in
     y_like, _, z_like = jax.eval_shape(one_step, step, some_x, some_state)
     checks.check_answer(y_like, z_like, width)
     blend = empty_blend(policy, y_like)
-    memory = fresh_memory(ids[first], policy.remainder, jnp.float64 if z_like.dtype == jnp.float64 else jnp.float32)
+    begin = partial(fresh_memory, policy, dtype=sums_dtype(z_like))
     place = jnp.arange(width, dtype=jnp.int32)
-    slots = Slots(some_x, some_state, blend, memory, jnp.where(place < count, place, count))
+    slots = Slots(some_x, some_state, blend, begin(ids[first]), jnp.where(place < count, place, count))
     y_dtype = y_like.dtype if blend is None else blend.dtype
     answers = jnp.zeros((count, *y_like.shape[1:]), y_dtype), jnp.zeros(count, jnp.int32)
     kept = Trace(jnp.zeros((traced, count, *y_like.shape[1:]), y_like.dtype), jnp.zeros((traced, count), z_like.dtype))
@@ -128,7 +123,7 @@ def _predict(step, x, state, ids, numbers: Numbers, *, policy: Policy, width: in
             kept = Trace(*(old.at[at].set(new, mode="drop") for old, new in zip(kept, (y_hat, z), strict=True)))
         slots = slots._replace(place=jnp.where(halts, count, slots.place))
         if refill:
-            slots, following = _refilled(slots, (x, state), ids, following, policy.remainder)
+            slots, following = _refilled(slots, (x, state), ids, following, begin)
         return slots, following, (y_out, steps), kept, rows + len(slots.place)
 
     narrow = width // NARROW if width // NARROW >= LEAST_SLOTS // 2 else 0
@@ -187,8 +182,7 @@ def predict(
     count = checks.check_examples(named, example_ids, slots)
     ids = jnp.arange(count, dtype=jnp.uint32) if example_ids is None else jnp.asarray(example_ids)
     width = choose_slots((x, state), count) if slots is None else min(slots, count)
-    known = Policy(policy, remainder if policy == "expected" else "last")
-    options = {"policy": known, "width": width, "traced": max_steps if trace else 0}
+    options = {"policy": policy_of(rule), "width": width, "traced": max_steps if trace else 0}
     (y_hat, steps), kept, rows = _predict(as_tree(step), x, state, ids, numbers_of(rule), **options)
     result = Predicted(y_hat, steps, rows)
     if not trace:

@@ -64,7 +64,7 @@ def take_apart(net: "PonderNet") -> tuple[Any, Any, Any]:
 
 
 def names_of(net: "PonderNet", state: Any) -> list[str]:
-    """The names of a state's arrays, in the order of its leaves: their paths, of a network of the paper below the step."""
+    """The names of a state's arrays, in the order of its leaves: paths, of a network of the paper below its step."""
     names = []
     for path, _ in jax.tree.leaves_with_path(state):
         parts = [str(getattr(key, "key", getattr(key, "idx", ""))) for key in path if not isinstance(key, GetAttrKey)]
@@ -103,7 +103,7 @@ def check_arrays(wanted: Mapping[str, jax.Array], found: Mapping[str, np.ndarray
 
 
 def is_key(x: jax.Array) -> bool:
-    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def to_numpy(x: jax.Array) -> np.ndarray:

@@ -33,7 +33,7 @@ class PonderNet(nnx.Module):
         halt_logit has one number per example, `[...batch]`; y_hat begins with the same shape; h is any tree of arrays.
         A step may bring its own start and a faster unroll (`ponder_ref.runtime.contracts`: Starts, Unrolls).
       max_steps: N, the largest number of steps.
-      initial_state: h₀ as a function of the input (after `project`); the step's own if neither this nor encoder is given.
+      initial_state: h₀ as a function of the input (after `project`); the step's own if this and encoder are not given.
       encoder: h₀ as a network of the input, for a step that sees the input only through its state (paper, footnote 1).
       project: a network applied to the input once; the step sees its result.
       method: "ponder", or a baseline: "act", "repeat" (N steps, the last answers), "once" (one step); or one of the
@@ -189,7 +189,7 @@ class PonderNet(nnx.Module):
         self._described = json.dumps(network.to_json())  # a text, as what a compiler knows must have a hash
 
     def save(self, folder: str | Path) -> Path:
-        """Writes the network into a folder, from which `ponder_jax.load` and other backends read it; the file's path."""
+        """Writes the network into a folder, from which `load` of any backend reads it; the file's path."""
         from ponder_jax.load import save
 
         return save(self, folder)

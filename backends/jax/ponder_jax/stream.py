@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ponder_jax.exits import Numbers, fresh_memory, numbers_of
-from ponder_jax.infer import Policy, Slots, advance, as_tree, empty_blend, one_step, select
+from ponder_jax.exits import Fixed, Numbers, fresh_memory, numbers_of, policy_of
+from ponder_jax.infer import Slots, advance, as_tree, empty_blend, one_step, select, sums_dtype
 from ponder_jax.pondering import settle
 from ponder_ref import checks
 from ponder_ref.base import Answer, ExitRule
@@ -72,8 +72,7 @@ class Bucket:
 
     def __init__(self, start: Callable, step: Callable, rule: ExitRule, first_id: int, width: int):
         self.start, self.step, self.first_id = start, step, first_id
-        self.numbers = numbers_of(rule)
-        self.policy = Policy(rule.policy, rule.remainder if rule.policy == "expected" else "last")
+        self.numbers, self.policy = numbers_of(rule), policy_of(rule)
         self.index = np.full(width, -1)
         self.slots: Slots | None = None
 
@@ -108,7 +107,7 @@ class Bucket:
 
 
 @partial(jax.jit, static_argnames=("policy", "width"))
-def _admitted(start, step, slots: Slots | None, x, ids, at, *, policy: Policy, width: int) -> Slots:
+def _admitted(start, step, slots: Slots | None, x, ids, at, *, policy: Fixed, width: int) -> Slots:
     """The slots with a chunk of examples put at some of them; all idle before if there were none."""
     given, (x, state) = x, start(x)
     named = [("x", leaf) for leaf in jax.tree.leaves((given, x))]
@@ -116,8 +115,7 @@ def _admitted(start, step, slots: Slots | None, x, ids, at, *, policy: Policy, w
     state = settle(lambda h: one_step(step, x, h), jax.tree.map(jnp.asarray, state))
     y_like, _, z_like = jax.eval_shape(one_step, step, x, state)
     checks.check_answer(y_like, z_like, len(ids))
-    dtype = jnp.float64 if z_like.dtype == jnp.float64 else jnp.float32
-    memory = fresh_memory(ids, policy.remainder, dtype)
+    memory = fresh_memory(policy, ids, sums_dtype(z_like))
     new = Slots(x, state, empty_blend(policy, y_like), memory, jnp.full(len(ids), RUNNING, jnp.int32))
     if slots is None:
         empty = [jnp.zeros((width, *leaf.shape[1:]), leaf.dtype) for leaf in jax.tree.leaves(new)]
@@ -126,7 +124,7 @@ def _admitted(start, step, slots: Slots | None, x, ids, at, *, policy: Policy, w
 
 
 @partial(jax.jit, static_argnames="policy")
-def _run(step, slots: Slots, numbers: Numbers, want, *, policy: Policy):
+def _run(step, slots: Slots, numbers: Numbers, want, *, policy: Fixed):
     """Steps until `want` examples have left: the slots, answers and steps `[slots, ...]`, and who has left."""
 
     def body(carry):

@@ -61,7 +61,7 @@ class TrainState(NamedTuple):
 def is_correct(output: str, y_hat: jax.Array, targets: jax.Array) -> jax.Array:
     """Whether all answers of an example are right, as 0 or 1, `[..., batch]`: signs of logits, or largest classes.
 
-    y_hat is `[..., batch, ...answers]` ("binary") or `[..., batch, ...answers, classes]`, targets `[batch, ...answers]`.
+    targets are `[batch, ...answers]`, y_hat is `[..., batch, ...answers]`, or has the classes as one more axis.
     """
     right = (y_hat > 0) == (targets > 0) if output == "binary" else y_hat.argmax(-1) == targets
     return right.all(tuple(range(right.ndim - targets.ndim + 1, right.ndim))).astype(y_hat.dtype)
@@ -164,8 +164,10 @@ class Trainer:
         numbers = np.arange(state.update + 1, state.update + count + 1, dtype=np.int32)
         rates = self._cast(learning_rates(self.optimiser, state.update + 1, count))
         data = (self._cast(chunk.inputs), jnp.asarray(chunk.targets), self._cast(chunk.weights))
-        carry, metrics = self._chunk(state[:-1], data, numbers, rates)
-        return TrainState(*carry, state.update + count), {name: np.asarray(x) for name, x in metrics.items()}
+        (params, m, v, rest), metrics = self._chunk(state[:-1], data, numbers, rates)
+        return TrainState(params, m, v, rest, state.update + count), {
+            name: np.asarray(x) for name, x in metrics.items()
+        }
 
     def unroll(self, state: TrainState, inputs: Any, *, max_steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Predictions `[N, batch, ...]` and halting logits `[N, batch]` of all steps, for evaluation."""

@@ -11,9 +11,7 @@ from ponder_jax.arrays import either, on_any, settle_axes, step_numbers, vary_li
 from ponder_jax.models.transformer import advance, begin, questions, read, rows_of
 from ponder_ref.base import ActHalting, Pondered
 from ponder_ref.models._buckets import dropped_share
-from ponder_ref.models.transformer import Transformer
-
-SURE = 1e4  # a halting logit that leaves no doubt
+from ponder_ref.models.transformer import SURE, Transformer
 
 
 def ut_act_unroll(

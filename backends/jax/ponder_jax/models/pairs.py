@@ -1,7 +1,7 @@
-"""The Transformer of paired associative inference (spec M10; paper app. D): its functions, its step network, its unroll.
+"""The Transformer of paired associative inference (spec M10; paper app. D): functions, step network, fast unroll.
 
-Every image is embedded once. In the unroll the states of all steps are encoded first; the decoder then works on all of them
-together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k. Where
+Every image is embedded once. In the unroll the states of all steps are encoded first; the decoder then works on all of
+them together, each with its own keys and values, which are computed once: application k is for the steps n ≥ k. Where
 examples may leave early, this is done for a few steps at a time, and no more once all examples have left.
 """
 
@@ -242,7 +242,7 @@ class Step(CanonicalStep):
     settings: PairTransformer
 
     def project(self, x: Any) -> dict[str, jax.Array]:
-        """h₀ and the query's tokens of each example, and with dropout what it leaves at every step, `[b, steps, ...]`."""
+        """h₀ and the query's tokens of each example; with dropout also what it leaves, `[b, steps, ...]`."""
         check_inputs(self.settings, x, 1)
         h, tokens = begin(self.params(), x["images"], x["rows"], x["query"])
         projected = {"h": h, "tokens": tokens}

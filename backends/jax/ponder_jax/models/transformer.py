@@ -1,4 +1,4 @@
-"""The Universal Transformer of the bAbI experiment (spec M9; paper app. C): its functions, its step network, its unroll.
+"""The Universal Transformer of the bAbI experiment (spec M9; paper app. C): functions, step network, fast unroll.
 
 The tokens of all buckets stand in one matrix `[tokens, embedding]`, bucket after bucket, so that every product but
 those of attention is one product; attention runs bucket by bucket.

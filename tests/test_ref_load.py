@@ -1,0 +1,110 @@
+"""Networks from files in NumPy alone: `ponder_ref.load` of what backends save, ship and train."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from train_pairs import XL
+from train_pairs import make_inputs as make_pairs
+from train_transformer import MODEL, make_inputs
+
+import ponder_ref
+from ponder_ref.models._ut_act import ut_act
+from ponder_ref.models.pairs import PairTransformer
+from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.network import Leaf, Network, Own
+from ponder_ref.runtime.saved import write_saved
+from ponder_ref.runtime.settings import Halting
+
+SHIPPED = Path(__file__).resolve().parent.parent / "tasks" / "babi" / "pretrained"
+RNN = Rnn(inputs=5, hidden=4)
+PAIRS = PairTransformer(**{**XL.__dict__, "memory": "none"})
+INPUTS = {
+    "rnn": np.random.default_rng(0).normal(size=(6, 5)),
+    "transformer": make_inputs(3),
+    "pairs": make_pairs(3),
+}
+
+
+def saved(folder: Path, model, **halting) -> ponder_ref.PonderNet:
+    """A network that was written and read again, with logits of halting that differ between examples."""
+    params = model.initial_parameters(1)
+    rng = np.random.default_rng(0)
+    params["halt.w"] = params["halt.w"] * 3 + rng.normal(size=params["halt.w"].shape)
+    write_saved(folder, Network(model, Halting(**{"max_steps": 4, **halting})), params, {})
+    return ponder_ref.load(folder)
+
+
+@pytest.mark.parametrize("model", [RNN, MODEL, PAIRS, XL], ids=["rnn", "transformer", "pairs", "xl"])
+def test_every_network_answers_and_each_example_is_as_if_alone(model, tmp_path: Path):
+    net, x = saved(tmp_path, model, epsilon=0.3), INPUTS[model.kind]
+    out = net(x)
+    assert len(set(out.lengths.tolist())) > 1, "no example of this test leaves early"
+    answers = net.predict(x, policy="expected")
+    np.testing.assert_array_equal(answers.steps, out.lengths)
+    np.testing.assert_allclose(answers.y_hat, ponder_ref.expected_prediction(out.log_p, out.y_hat), atol=1e-12)
+    sampled = net.predict(x, seed=5, trace=True)
+    for i, n in enumerate(sampled.steps):
+        m = min(int(n), int(out.lengths[i]))
+        np.testing.assert_allclose(sampled.trace.y_hat[:m, i], out.y_hat[:m, i], atol=1e-12)
+        np.testing.assert_allclose(sampled.trace.halt_logits[:m, i], out.halt_logits[:m, i], atol=1e-12)
+
+
+def test_the_rnn_is_its_formula(tmp_path: Path):
+    net, x = saved(tmp_path, RNN, max_steps=2, method="repeat"), INPUTS["rnn"]
+    p = net.step.params
+    h1 = np.tanh(x @ p["rnn.w_x"] + p["rnn.b"])
+    h2 = np.tanh(x @ p["rnn.w_x"] + p["rnn.b"] + h1 @ p["rnn.w_h"])
+    np.testing.assert_allclose(net(x).y_hat[-1], (h2 @ p["output.w"] + p["output.b"])[:, 0], atol=1e-12)
+    np.testing.assert_allclose(net.predict(x).y_hat, net(x).y_hat[-1], atol=1e-12)
+
+
+def test_words_are_a_bucket(tmp_path: Path):
+    net, inputs = saved(tmp_path, MODEL), make_inputs(3)
+    both, short = net(inputs), net(inputs["words.3"])
+    np.testing.assert_allclose(both.y_hat[:, :4], short.y_hat, atol=1e-12)
+    stream = ponder_ref.stream(net, iter(inputs["words.3"]), seed=3)
+    answers = net.predict(inputs["words.3"], seed=3)
+    for one, y_hat, steps in zip(stream, answers.y_hat, answers.steps, strict=True):
+        np.testing.assert_allclose(one.y_hat, y_hat, atol=1e-12)
+        assert one.steps == steps
+    with pytest.raises(ValueError, match="no dropout"):
+        net({**inputs, "dropout.3": np.zeros((4, 4, MODEL.heads, 3, 1), np.uint8)})
+
+
+def test_rows_that_halt_by_themselves(tmp_path: Path):
+    net, inputs = saved(tmp_path, MODEL, method="ut-act", act_epsilon=0.3), make_inputs(3)
+    out, words = net(inputs), inputs["words.9"][1]
+    want = ut_act(net.step.params, words[words.any(-1)], heads=MODEL.heads, max_steps=4, act_epsilon=0.3)
+    np.testing.assert_allclose(out.y_hat[2, 5], want.y_hat, atol=1e-12)
+    assert out.lengths[5] == want.steps.max() and out.act.remainder[5] == pytest.approx(want.cost, abs=1e-12)
+    with pytest.raises(ValueError, match='got a module with method "ut-act"'):
+        net.predict(inputs)
+    with pytest.raises(ValueError, match="method must be one of"):
+        saved(tmp_path, RNN, method="ut-act")
+
+
+def test_the_shipped_network():
+    net = ponder_ref.load(SHIPPED)
+    assert net.step.settings.kind == "transformer" and net.method == "ponder"
+    words = np.ones((2, 3, net.step.settings.tokens), np.int16)
+    answers = net.predict(words, policy="expected")
+    assert answers.y_hat.shape == (2, net.step.settings.outputs) and np.isfinite(answers.y_hat).all()
+    np.testing.assert_array_equal(answers.y_hat[0], answers.y_hat[1])
+
+
+def test_what_is_no_network_gets_a_sentence(tmp_path: Path):
+    with pytest.raises(ValueError, match="holds no network"):
+        ponder_ref.load(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"\x00" * 40)
+    with pytest.raises(ValueError, match="not a whole safetensors file"):
+        ponder_ref.load(tmp_path)
+    params = RNN.initial_parameters(0)
+    del params["rnn.b"]
+    write_saved(tmp_path, Network(RNN, Halting()), params, {})
+    with pytest.raises(ValueError, match=r"missing \['rnn.b'\]"):
+        ponder_ref.load(tmp_path)
+    own = Own("net.py:build", "", Leaf((3,), "float32"), 1, "binary")
+    write_saved(tmp_path, Network(own, Halting()), {"w": np.zeros(3)}, {})
+    with pytest.raises(ValueError, match=r"somebody's own \(net.py:build\)"):
+        ponder_ref.load(tmp_path)
