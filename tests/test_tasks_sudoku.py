@@ -1,14 +1,20 @@
 """Sudoku: the solver, the base puzzles and their splits, and examples that have one solution each."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
+from task_helpers import inside, refused
 
-from tasks.batches import words
+from ponder_ref.runtime.errors import Refused
+from tasks.batches import EVAL_BATCH, words
+from tasks.sudoku.__main__ import main
 from tasks.sudoku.bases import BLANKS, SPLITS, bases, file_of, make_lines, renamed, symmetries
 from tasks.sudoku.draws import examples, line_order, words_needed
 from tasks.sudoku.puzzles import invariant, peers, solutions, units
+from tasks.sudoku.settings import PRESETS, SudokuConfig
+from tasks.sudoku.task import Sudoku
 
 SIZES = (4, 6, 9)
 
@@ -161,3 +167,72 @@ def test_renamed_digits_begin_with_the_first_row_in_order():
     grids = np.array(solutions([0] * 16, 4, 1000))
     assert (renamed(grids, 4)[:, :4] == [1, 2, 3, 4]).all()
     assert len(np.unique(renamed(grids, 4), axis=0)) == 12
+
+
+def task(**settings) -> Sudoku:
+    return Sudoku(SudokuConfig(**{"batch_size": 16, **settings}))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_batches_have_a_class_for_every_cell(size: int):
+    made = task(size=str(size))
+    batch = made.batches("train", range(3))
+    cells = size * size
+    assert batch.inputs.shape == batch.targets.shape == (3, 16, cells)
+    assert batch.inputs.dtype == batch.targets.dtype == np.int64 and batch.weights is None
+    assert batch.targets.min() == 0 and batch.targets.max() == size - 1 and made.answer() == (size, "classes")
+    given = batch.inputs > 0
+    assert np.array_equal(batch.inputs[given] - 1, batch.targets[given])
+
+
+def test_a_batch_depends_on_nothing_but_its_number():
+    made = task()
+    whole = made.batches("train", range(10, 20))
+    for first, last in ((10, 13), (13, 14), (14, 20)):
+        part = made.batches("train", range(first, last))
+        for a, b in zip(part, whole, strict=True):
+            assert a is b is None or np.array_equal(a, b[first - 10 : last - 10])
+
+
+def test_batches_differ_by_seed_update_and_split():
+    made, other = task(), task(seed=1)
+    seen = [made.batches("train", [0]), made.batches("train", [1]), other.batches("train", [0])]
+    inputs = [batch.inputs[0, :16] for batch in [*seen, *(made.batches(split, [0]) for split in ("valid", "test"))]]
+    for i, a in enumerate(inputs):
+        assert not any(np.array_equal(a, b) for b in inputs[:i])
+
+
+def test_the_largest_seed_works():
+    assert task(seed=2**63 - 1).batches("train", [10**9]).inputs.shape == (1, 16, 16)
+
+
+def test_an_evaluation_counts_its_examples_and_groups_them_by_blanks():
+    made = task(blanks=(5, 7))
+    first, second = made.evaluation("test", EVAL_BATCH + 10)
+    assert (first.counted, second.counted) == (EVAL_BATCH, 10)
+    assert set(first.levels.tolist()) == {5, 6, 7}
+    assert np.array_equal(first.levels, (first.inputs == 0).sum(axis=-1))
+    assert second.ids[0] == EVAL_BATCH and made.splits("test") == ("test",)
+    assert made.describe("test") == "5-7 blanks of 16 cells"
+
+
+@pytest.mark.parametrize(
+    ("settings", "range"),
+    [({"blanks": (3, 8)}, "4..12"), ({"blanks": (4, 13)}, "4..12"), ({"size": "6", "blanks": (1, 25)}, "1..24")],
+)
+def test_blanks_that_there_are_no_puzzles_for_are_refused(settings: dict, range: str):
+    with pytest.raises(Refused, match=rf"--blanks must lie in {range} \(--size"):
+        task(**settings)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_has_batches(preset: str):
+    made = Sudoku(SudokuConfig(**PRESETS[preset]))
+    counts = made.groups(made.batches("test", [0]).inputs[0])
+    assert (counts.min(), counts.max()) == made.config.span
+
+
+def test_a_backend_that_has_no_network_is_refused_before_a_folder_is_made(tmp_path: Path):
+    sentence = refused(inside("--backend", "numpy_trainer", "--out", "run", cwd=tmp_path, main=main))
+    assert "networks for the backends torch, jax, not for 'numpy_trainer'" in sentence and "--model" in sentence
+    assert not (tmp_path / "run").exists()
