@@ -5,7 +5,7 @@ knows no framework, no files of a run and no loop.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -41,9 +41,6 @@ class Task(Views, Protocol[C]):
 
     PRETRAINED: ClassVar[Path | None] = None
     """The folder of a shipped checkpoint, if one is shipped."""
-
-    NETWORKS: ClassVar[Mapping[str, str]] = {}
-    """Own networks by backend: {"torch": "tasks/NAME/model_torch.py:build"}. A task without them has `model()`."""
 
     config: C
 
