@@ -114,4 +114,4 @@ class Task(Views, Protocol[C]):
 
     def groups(self, inputs: Any) -> np.ndarray:
         """The group (`GROUP`) of each example `[B]`, a whole number; asked by `evaluation`."""
-        ...
+        raise Refused(f"the task {self.NAME} does not say what its examples are grouped by")

@@ -111,7 +111,7 @@ def test_no_puzzle_of_size_four_is_in_two_splits_whatever_its_orientation_and_di
     seen = {}
     for split in SPLITS:
         base = bases(4, split)
-        assert all(base.count[b] > 0 for b in range(BLANKS[4][0], BLANKS[4][1] + 1))
+        assert all(base.number[b] > 0 for b in range(BLANKS[4][0], BLANKS[4][1] + 1))
         hardest = np.flatnonzero(base.blank.sum(axis=-1) == 12)
         some = np.concatenate([hardest, np.arange(0, len(base.grids), 97)])
         seen[split] = {canonical(np.where(base.blank[i], 0, base.grids[i])) for i in some}
@@ -126,7 +126,7 @@ def test_all_puzzles_of_size_four_are_there():
     found = set()
     for split in SPLITS:
         base = bases(4, split)
-        assert base.count.sum() == len(base.grids)
+        assert base.number.sum() == len(base.grids)
         found |= {canonical(np.where(b, 0, g)) for b, g in zip(base.blank, base.grids, strict=True) if b.sum() == 12}
     assert len(found) == 13
 

@@ -31,12 +31,12 @@ PARTS = 6  # one part of six is for validation, one for the test
 
 
 class Bases(NamedTuple):
-    """The bases of one split: those for b blanks are `count[b]` from `first[b]` on."""
+    """The bases of one split: those for b blanks are `number[b]` rows from `first[b]` on."""
 
     grids: np.ndarray  # [bases, cells] digits 1..size
     blank: np.ndarray  # [bases, cells] bool, cells that may be blank
     first: np.ndarray  # [cells + 1] by number of blanks
-    count: np.ndarray  # [cells + 1] likewise, 0 where there are none
+    number: np.ndarray  # [cells + 1] likewise, 0 where there are none
 
 
 def philox() -> np.random.Philox:

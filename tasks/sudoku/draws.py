@@ -40,7 +40,7 @@ def examples(random: np.ndarray, base: Bases, size: int, blanks: tuple[int, int]
     parts = np.cumsum([1, 1, 1, size // height, size, size // width, size, size])
     number, chosen, turn, bands, rows, stacks, columns, digits, cells = np.split(random, parts, axis=1)
     count = blanks[0] + below(number[:, 0], blanks[1] - blanks[0] + 1)
-    index = base.first[count] + below(chosen[:, 0], base.count[count])
+    index = base.first[count] + below(chosen[:, 0], base.number[count])
     rank = np.where(base.blank[index], cells, np.uint64(1 << 32))  # cells that must not be blank come last
     blank = np.argsort(order(rank), axis=-1) < count[:, None]
     solved = np.take_along_axis(order(digits) + 1, base.grids[index] - 1, axis=1)
