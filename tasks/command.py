@@ -23,7 +23,7 @@ from tasks.contracts import Task
 from tasks.loop import evaluate, first_parameters, train
 from tasks.metrics import Exits
 from tasks.options import TrainingConfig, first_difference
-from tasks.own_network import Code, check_same, describe, try_out
+from tasks.own_network import check_same, code_of, describe, try_out
 from tasks.runs import EVALUATIONS, Origin, Run, read_records
 from tasks.shipped import PRETRAINED, is_shipped, open_trained
 from tasks.trainers import default_backend, init_state, load_state, make_trainer
@@ -175,11 +175,6 @@ def free_folder(name: str) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def own_code(options: argparse.Namespace) -> Code | None:
-    """The code of --model, read and not run."""
-    return Code(options.model) if hasattr(options, "model") else None
-
-
 def start(task: type[Task], options: argparse.Namespace) -> int:
     """A new run."""
     refuse(options, ("checkpoint",), "needs --resume or --evaluate")
@@ -187,7 +182,7 @@ def start(task: type[Task], options: argparse.Namespace) -> int:
     backend = options.backend if hasattr(options, "backend") else default_backend()
     stop_at = stop_update(options, config)
     checkpoints.library()
-    made, code = task(config), own_code(options)
+    made, code = task(config), code_of(task, getattr(options, "model", None), backend)
     # What is refused here leaves no folder behind.
     if code is not None:
         made.own = describe(code, made)
@@ -222,7 +217,7 @@ def resume(task: type[Task], options: argparse.Namespace) -> int:
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
     with alone(run.folder):
         start_from = run.load(file)
-        made, code = task(run.config), own_code(options)
+        made, code = task(run.config), code_of(task, getattr(options, "model", None), backend)
         made.own = check_same(code, run.own, run.folder)
         if run.origin.data not in (None, made.check()):
             raise Refused(f"the files that {run.folder} is trained on have changed since it began")
@@ -276,7 +271,7 @@ def evaluate_run(task: type[Task], options: argparse.Namespace) -> int:
     backend = options.backend if hasattr(options, "backend") else run.own_backend()
     # The model is that of the training, its data need not be at hand.
     trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
-    code = own_code(options)
+    code = code_of(task, getattr(options, "model", None), backend)
     trained.own = check_same(code, run.own, run.folder)
     trainer, file = make_trainer(backend, trained, threads, code), getattr(options, "checkpoint", run.folder)
     if trained.own is None:  # the parameters are enough, and all that a shipped checkpoint has

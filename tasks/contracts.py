@@ -1,10 +1,12 @@
 """What a task is to the harness: the Protocol `Task`. A task inherits it, and with it what it need not say.
 
-A task gives NumPy batches and a network of `ponder_ref.models`; it knows no framework, no files of a run and no loop.
+A task gives NumPy batches and a network of `ponder_ref.models`, or files with networks of its own, one per backend; it
+knows no framework, no files of a run and no loop.
 """
 
 import argparse
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -12,8 +14,9 @@ import numpy as np
 
 from ponder_ref.base import Batch
 from ponder_ref.models import Model
+from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.network import Network
-from tasks.batches import EvalBatch
+from tasks.batches import EVAL_BATCH, EvalBatch, map_tree
 from tasks.options import TrainingConfig
 from tasks.views import Views
 
@@ -42,7 +45,7 @@ class Task(Views, Protocol[C]):
     config: C
 
     own: Network | None = None
-    """The network of --model, None is the task's."""
+    """The network of --model or NETWORKS, None is that of `model()`."""
 
     def __init__(self, config: C) -> None:
         """Opens no more than it must: a model is evaluated on other data than it was trained on."""
@@ -65,8 +68,13 @@ class Task(Views, Protocol[C]):
         return None
 
     def model(self) -> Model:
-        """The settings of the task's network."""
-        ...
+        """The settings of the task's network; not needed by a task with NETWORKS."""
+        raise Refused(f"the task {self.NAME} has no network of the paper")
+
+    def answer(self) -> tuple[int, str]:
+        """What is predicted for each answer: (1, "binary") or (number of classes, "classes")."""
+        model: Any = self.model()
+        return (1, model.output) if model.output == "binary" else (model.outputs, model.output)
 
     def network(self) -> Network:
         """The network and how it ponders: what is trained, and what a checkpoint describes."""
@@ -81,8 +89,8 @@ class Task(Views, Protocol[C]):
         return inputs
 
     def splits(self, stage: str) -> tuple[str, ...]:
-        """The splits that are evaluated for "valid" or "test"."""
-        ...
+        """The splits that are evaluated for "valid" or "test"; usually that one."""
+        return (stage,)
 
     def describe(self, split: str) -> str:
         """The data of a split, in a few words."""
@@ -98,4 +106,12 @@ class Task(Views, Protocol[C]):
 
     def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
         """The first examples of a split, batch by batch; example i is the same for any number of them."""
-        ...
+        for index in range(-(-examples // EVAL_BATCH)):
+            batch = self.batches(split, [index])
+            inputs = map_tree(itemgetter(0), batch.inputs)
+            count = min(EVAL_BATCH, examples - index * EVAL_BATCH)
+            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.groups(inputs), count)
+
+    def groups(self, inputs: Any) -> np.ndarray:
+        """The group (`GROUP`) of each example `[B]`, a whole number; asked by `evaluation`."""
+        raise Refused(f"the task {self.NAME} does not say what its examples are grouped by")

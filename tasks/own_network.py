@@ -1,6 +1,7 @@
-"""A network of somebody's own: `--model FILE.py:FUNCTION`, whose function builds a PonderNet for a `Problem`.
+"""A network that is not of the paper: a function builds a PonderNet for a `Problem`.
 
-The file is read when the command line names it and run when the network is built; no run folder ever names code to run.
+It is somebody's own, `--model FILE.py:FUNCTION`, or one that a task brings (`Task.NETWORKS`). The file is read when the
+command line names it, or the task, and run when the network is built; no run folder ever names code to run.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ from tasks.batches import map_tree
 from tasks.contracts import Task
 
 MAX_SOURCE = 2**22  # bytes
+ROOT = Path(__file__).resolve().parent.parent  # of the clone
 
 
 def in_short(error: BaseException) -> str:
@@ -30,14 +32,17 @@ def in_short(error: BaseException) -> str:
 
 
 class Code:
-    """The function of --model: called with a problem, it runs the file (once) and builds the network."""
+    """The function of --model: called with a problem, it runs the file (once) and builds the network.
 
-    def __init__(self, given: str):
+    `given` is FILE.py:FUNCTION, the file below `root`.
+    """
+
+    def __init__(self, given: str, root: Path = Path()):
         self.given = given
         file, _, self.function = given.rpartition(":")
         if not file or not self.function.isidentifier():
             raise Refused(f"--model must look like my_net.py:build, got {quoted(given)}")
-        self.path = Path(file)
+        self.path = root / file
         self.source = read_bytes(self.path, MAX_SOURCE, f"--model {given}: there is no file {self.path}")
         self.sha256 = hashlib.sha256(self.source).hexdigest()
         self._module: ModuleType | None = None
@@ -71,17 +76,28 @@ class Code:
         return Refused(f"--model {self.given}: {self.said(error)}")
 
 
+def code_of(task: type[Task], given: str | None, backend: str) -> Code | None:
+    """The code of --model, else that which the task brings for a backend, read and not run; None if it brings none."""
+    if given is not None or not task.NETWORKS:
+        return None if given is None else Code(given)
+    if backend not in task.NETWORKS:
+        raise Refused(
+            f"tasks.{task.NAME} has networks for the backends {', '.join(task.NETWORKS)}, not for {quoted(backend)}: "
+            "give one with --model"
+        )
+    return Code(task.NETWORKS[backend], ROOT)
+
+
 def describe(code: Code, task: Task) -> Network:
     """The network of this code for a task, as a run notes it."""
-    model: Any = task.model()
     first = task.batches("train", range(1))
-    binary = model.output == "binary"
+    outputs, output = task.answer()
     own = Own(
         name=code.given,
         sha256=code.sha256,
         inputs=map_tree(lambda x: Leaf(tuple(x.shape[2:]), x.dtype.name), task.plain(first.inputs)),
-        outputs=1 if binary else model.outputs,
-        output=model.output,
+        outputs=outputs,
+        output=output,
         answers=tuple(first.targets.shape[2:]),
         seed=task.config.seed,
     )

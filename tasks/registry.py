@@ -11,6 +11,7 @@ TASKS = {
     "parity": "tasks.parity.task:Parity",
     "babi": "tasks.babi.task:Babi",
     "pai": "tasks.pai.task:Pai",
+    "sudoku": "tasks.sudoku.task:Sudoku",
 }
 
 

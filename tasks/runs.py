@@ -221,5 +221,6 @@ class Run:
 
     def code_flags(self) -> str:
         """What a command needs for somebody's own backend or network: the folder's word is not enough."""
-        model = "" if self.own is None else f" --model {shell_word(self.own.model.name)}"
+        name = "" if self.own is None else self.own.model.name
+        model = "" if not name or name.startswith(f"tasks/{self.task}/") else f" --model {shell_word(name)}"
         return model + ("" if self.backend in FRAMEWORKS else f" --backend {shell_word(self.backend)}")

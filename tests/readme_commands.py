@@ -21,6 +21,7 @@ from readme import NOT_RUN, ROOT, SHELL, read, run
 
 from ponder_ref.runtime.errors import Refused
 from tasks import command as task_command
+from tasks import registry
 from tasks.config import given, make
 from tasks.registry import task_class
 
@@ -28,7 +29,7 @@ PROGRAMS = ("python", "pip", "uv", "nox", "git", "pytest", "ruff", "pyright", "s
 BUILT_IN = ("cd", ".")  # of the shell
 # Words that stand for a value of the reader's. Others (DIR, RUN, FILE) are names of files and parse as they are.
 VALUES = {"SEED": "0", "UPDATE": "1", "ARGS": "training"}
-TASKS = {"tasks.parity": "parity", "tasks.babi": "babi", "tasks.pai": "pai"}
+TASKS = {f"tasks.{name}": name for name in registry.TASKS}
 BEHIND = {"conformance": "ponder_ref.conformance", "bench": "benchmarks", "judge_peers": "benchmarks.peers"}
 
 

@@ -89,6 +89,7 @@ def exports(init: Path) -> tuple[set[str], set[str]]:
         "tasks.pai.difficulty",
         "tasks.parity",
         "tasks.results.__main__",
+        "tasks.sudoku.__main__",
         "scripts.vectors.__main__",
     ],
 )

@@ -83,9 +83,6 @@ class Babi(Task[BabiConfig]):
     def model(self) -> Transformer:
         return self.config.model_settings()
 
-    def splits(self, stage: str) -> tuple[str, ...]:
-        return (stage,)
-
     def describe(self, split: str) -> str:
         source = "generated stories" if self.source is None else f"files of {Path(self.source.label).name}"
         return f"{len(self.numbers)} tasks, {source}"

@@ -6,14 +6,14 @@ An input has `bits` entries, of which a random number are +1 or −1 with equal 
 the number of +1 is odd.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ponder_ref.base import Batch
 from ponder_ref.models.rnn import Rnn
-from tasks.batches import EVAL_BATCH, STREAMS, EvalBatch, example_ids, words
+from tasks.batches import STREAMS, example_ids, words
 from tasks.contracts import Task
 from tasks.parity.settings import PRESETS, ParityConfig
 
@@ -111,14 +111,6 @@ class Parity(Task[ParityConfig]):
             pairs = ids.shape[1] // 2 * 2  # in a batch of odd size the last example is alone
             inputs[:, 1:pairs:2] = turn_one(inputs[:, :pairs:2], random[:, :pairs:2])
         return Batch(inputs.astype(np.float32), targets_of(inputs).astype(np.int64), None, ids)
-
-    def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
-        """The first examples of a split; example i is the same for any number of them."""
-        for index in range(-(-examples // EVAL_BATCH)):
-            batch = self.batches(split, [index])
-            inputs = batch.inputs[0]
-            count = min(EVAL_BATCH, examples - index * EVAL_BATCH)
-            yield EvalBatch(inputs, batch.targets[0], batch.example_ids[0], self.groups(inputs), count)
 
     @classmethod
     def asked(cls, config: ParityConfig) -> dict[str, Any]:
