@@ -116,22 +116,24 @@ class Form(msgspec.Struct):
 
 
 class About(Form, forbid_unknown_fields=True):
-    """What a checkpoint says beside its arrays."""
+    """What a file of a network says beside its arrays."""
 
     spec: Name
-    task: Name | None = None  # of a run
+    task: Name | None = None
     config: dict[str, Any] = {}
     update: Count = 0
-    window: State = msgspec.field(default_factory=State)
     network: dict[str, Any] | None = None  # older ones lack it (`ponder_ref.runtime.translate`)
 
 
-class OfRun(About, kw_only=True, forbid_unknown_fields=True):
+class OfRun(Form, forbid_unknown_fields=True):
     """What that of a run must say, and the shipped one of a task does."""
 
+    spec: Name
     task: Name
     config: dict[str, Any]
     update: Count
+    window: State = msgspec.field(default_factory=State)
+    network: dict[str, Any] | None = None
 
 
 def header_of(file: BinaryIO, size: int, path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Golden cases of spec/optim.md."""
+"""Golden cases of spec/annex/optim.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The optimisers of spec/optim.md in mpmath. Scalars such as 0.9 and 3.4445 mean their exact binary64 value."""
+"""The optimisers of spec/annex/optim.md in mpmath. Scalars such as 0.9 and 3.4445 mean their exact binary64 value."""
 
 from __future__ import annotations
 

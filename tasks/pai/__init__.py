@@ -1,4 +1,4 @@
-"""Paired associative inference (paper §3.3 and its appendix; spec/tasks.md): which picture belongs to the cue?
+"""Paired associative inference (paper §3.3 and its appendix; spec/annex/tasks.md): which picture belongs to the cue?
 
 A memory holds 16 sequences of pictures, cut into neighbouring pairs. A query shows a cue and two pictures, of which one
 stands in the cue's sequence; where that is no neighbour, the answer needs several pairs.

@@ -1,4 +1,4 @@
-"""Memories and queries by number: from random words to which image stands where (spec/tasks.md).
+"""Memories and queries by number: from random words to which image stands where (spec/annex/tasks.md).
 
 Images are known here by their slot, 0 to 16·length − 1, in the order in which they were drawn. A permutation puts them
 into sequences, so that neither slots nor the order of the memory's rows say which images belong together.

@@ -1,4 +1,4 @@
-"""The parity task (paper §3.1 and app. B; spec/tasks.md): is the number of ones odd?
+"""The parity task (paper §3.1 and app. B; spec/annex/tasks.md): is the number of ones odd?
 
     python -m tasks.parity --preset smoke --backend jax --out runs/smoke
 
