@@ -114,7 +114,7 @@ class Trainer:
     ):
         del threads  # see make_trainer
         checks.check_choice("output", output, ("binary", "classes"))
-        if dtype == "float64" and jnp.zeros((), "float64").dtype != "float64":
+        if dtype == "float64" and jnp.asarray(np.zeros(())).dtype != "float64":
             raise ValueError("dtype float64 needs JAX_ENABLE_X64=1 in the environment, got float32's default")
         self.net = nnx.clone(net)
         nnx.pop(self.net, nnx.Intermediate)

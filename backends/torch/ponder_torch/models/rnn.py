@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from ponder_ref.base import LeavingRule
 from ponder_ref.models.rnn import Rnn
@@ -147,19 +146,21 @@ class _Unroll(torch.autograd.Function):
         lengths = torch.where(lengths > 0, lengths, max_steps)
         states = buffer.tensor[:count]
         ctx.buffer, ctx.count = buffer, count  # not saved as tensors: who hooks into that might keep them longer
-        ctx.save_for_backward(w_h, weights, lengths)
+        ctx.save_for_backward(projected, w_h, weights, bias, lengths)
         ctx.mark_non_differentiable(lengths)
         ctx.set_materialize_grads(False)  # or zeros would be made for the outputs without gradients
         both = torch.nn.functional.linear(states, weights, bias)
-        state = rows[-1].clone() if rule is None else states[lengths - 1, torch.arange(len(lengths), device=h.device)]
+        picked = lengths - 1, torch.arange(len(lengths), device=w_h.device)
+        state = rows[-1].clone() if rule is None else states[picked]
         # Cut here: the gradient of a slice outside would be padded with zeros, and the two added.
         return both[..., :-1].clone(), both[..., -1].clone(), state, lengths
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *cotangents: Any) -> Any:
         """dₙ = (gₙ·V + dₙ₊₁·W_hᵀ)·(1 − hₙ²); a weight's gradient is one large product, in which h₀ = 0 has no share."""
-        w_h, weights, lengths = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a gradient of this gradient is wanted
+            return _gradients_with_graph(ctx.saved_tensors, ctx.count, cotangents, ctx.needs_input_grad)
+        _, w_h, weights, _, lengths = ctx.saved_tensors
         states = ctx.buffer.tensor[: ctx.count]
         hidden, last, count = states.shape[-1], len(states) - 1, states.shape[:2].numel()
         *heads, of_state, _ = cotangents
@@ -178,3 +179,27 @@ class _Unroll(torch.autograd.Function):
             rows[n].addcmul_(torch.mul(rows[n], states[n], out=share), states[n], value=-1)
         d_w_h = states[:-1].reshape(-1, hidden).T @ d[1:].reshape(-1, hidden)
         return d.sum(0), d_w_h, g.T @ states.reshape(-1, hidden), g.sum(0), None, None
+
+
+def _gradients_with_graph(saved: Any, count: int, cotangents: Any, needed: Any) -> tuple[Any, ...]:
+    """What `_Unroll.backward` gives, one step after another by autograd, so that it can be differentiated again."""
+    *inputs, lengths = saved
+    projected, w_h, weights, bias = inputs
+    states = [torch.tanh(projected)]
+    for _ in range(count - 1):
+        states.append(torch.tanh(projected + states[-1] @ w_h))
+    stacked = torch.stack(states)
+    both = torch.nn.functional.linear(stacked, weights, bias)
+    outputs = both[..., :-1], both[..., -1], stacked[lengths - 1, torch.arange(len(lengths), device=w_h.device)]
+    used = [k for k, cotangent in enumerate(cotangents[:3]) if cotangent is not None]
+    wanted = [x for x, wants in zip(inputs, needed, strict=False) if wants]
+    grads = torch.autograd.grad(
+        [outputs[k] for k in used],
+        wanted,
+        [cotangents[k] for k in used],
+        create_graph=True,
+        allow_unused=True,
+        materialize_grads=True,
+    )
+    found = iter(grads)
+    return tuple(next(found) if wants else None for wants in needed)
