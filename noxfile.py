@@ -3,6 +3,7 @@
 Each session has an environment of its own, kept between runs; `nox -R` also skips the installation.
 """
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -130,10 +131,12 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and formatting with ruff."""
-    session.install("ruff>=0.9")
+    """Check style and formatting with ruff, and who imports whom with import-linter."""
+    session.install("ruff>=0.9", "import-linter>=2.16")
     session.run("ruff", "check", *(session.posargs or ["."]))
     session.run("ruff", "format", "--check", *(session.posargs or ["."]))
+    roots = os.pathsep.join(map(str, (ROOT, ROOT / "backends" / "torch", ROOT / "backends" / "jax")))
+    session.run("lint-imports", "--no-cache", "--no-logo", env={"PYTHONPATH": roots})
 
 
 @nox.session

@@ -23,15 +23,17 @@ OF_ACT = ("tau", "act_epsilon")  # and of its relatives
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class History:
-    """A run folder. `values` are its settings, without the seed and with the task's name.
+    """A run folder. `values` are its settings, without the seed, with the names of task and network.
 
     The task's class and the config are None for a task that is not registered; its settings are then as in the file.
+    `model` is what --model named, None for the task's network.
     """
 
     folder: Path
     task: type[Views] | None
     config: Any
     backend: str
+    model: str | None
     seed: Any
     values: dict[str, Any]
     records: list[dict[str, Any]]  # of metrics.jsonl
@@ -64,9 +66,13 @@ def load(folder: Path) -> History:
     else:  # checked, with defaults for settings that were added later
         made = from_json(task.Config, content.config, str(folder / CONFIG))
         values = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
-    values = {"task": content.task, **values}
+    own = (content.network or {}).get("model")  # a file with the same name may have changed
+    name, checksum = (str(own.get(key)) for key in ("name", "sha256")) if isinstance(own, dict) else (None, None)
+    if task is not None and name in task.NETWORKS.values():
+        name, checksum = None, None
+    values = {"task": content.task, "network": name or "the task's", "network_file": checksum, **values}
     seed = values.pop("seed", None)
-    return History(folder, task, made, content.backend, seed, values, read_records(folder / METRICS))
+    return History(folder, task, made, content.backend, name, seed, values, read_records(folder / METRICS))
 
 
 def find_runs(places: Sequence[str]) -> list[Path]:

@@ -83,10 +83,10 @@ def for_seeds(name: str, seed: int, shown: str) -> str:
     return re.sub(rf"-{seed}$", f"-{shown}", name)
 
 
-def training_command(config: Any, backend: str, task: Any, *, seed: str | None = None) -> str:
+def training_command(config: Any, backend: str, task: Any, *, model: str | None = None, seed: str | None = None) -> str:
     """The command that makes a run: the preset nearest to it, and the flags in which it differs.
 
-    `seed` stands for the run's own seed where the command is that of several runs.
+    `model` is what --model named; `seed` stands for the run's own where the command is that of several runs.
     """
     values = {name: getattr(config, name) for name in config.__dataclass_fields__}
     defaults = task.Config()
@@ -101,6 +101,6 @@ def training_command(config: Any, backend: str, task: Any, *, seed: str | None =
     if seed is not None and "start" in shown:  # begun with the run of the same seed, by its name
         shown["start"] = for_seeds(shown["start"], config.seed, seed)
     flags = [f"{flag(name)} {shlex.quote(value)}" for name, value in sorted(shown.items())]
-    own = f"--seed {config.seed if seed is None else seed}"
-    command = f"python -m tasks.{task.NAME} --preset {preset}"
-    return " ".join([command, *flags, own, f"--backend {shlex.quote(backend)}"])
+    flags += [] if model is None else [f"--model {shlex.quote(model)}"]
+    flags += [f"--seed {config.seed if seed is None else seed}", f"--backend {shlex.quote(backend)}"]
+    return " ".join([f"python -m tasks.{task.NAME} --preset {preset}", *flags])

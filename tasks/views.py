@@ -24,6 +24,7 @@ class Views(Protocol):
     ORDERED: ClassVar[bool] = True  # groups are counts, a larger one is harder: joined in bands and drawn as a line
     SHARES: ClassVar[bool] = False  # evaluations keep the halting distribution of every group
     GUESS: ClassVar[float | None] = None  # the accuracy of guessing, where it is the same for all examples
+    NETWORKS: ClassVar[Mapping[str, str]] = {}  # networks that the task brings, FILE.py:FUNCTION by backend
     FILES: ClassVar[Mapping[str, str]] = {}  # settings that name files of one machine, and their word in a command
 
     config: Any

@@ -123,13 +123,11 @@ def parse_by(main: Callable[[], Any], arguments: list[str]) -> argparse.Namespac
 
 
 def load_script(path: Path) -> Any:
-    """A script as a module; it finds the modules beside it."""
+    """A script as a module."""
     spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(path.parent))
-        spec.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 

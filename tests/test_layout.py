@@ -85,6 +85,8 @@ def exports(init: Path) -> tuple[set[str], set[str]]:
         "tasks.figures",
         "tasks.pai.difficulty",
         "tasks.parity",
+        "tasks.results.__main__",
+        "scripts.vectors.__main__",
     ],
 )
 def test_imports_no_framework(module: str, tmp_path: Path):

@@ -29,7 +29,7 @@ def test_the_page_of_the_peers_was_made_with_this_standard():
 
 @pytest.mark.parametrize("task", [Parity, Babi, Pai])
 def test_help_offers_a_shipped_checkpoint_where_there_is_one(task):
-    shipped = hasattr(task, "PRETRAINED") and (task.PRETRAINED / "model.safetensors").is_file()
+    shipped = task.PRETRAINED is not None and (task.PRETRAINED / "model.safetensors").is_file()
     assert ("pretrained" in command.parser(task).format_help()) == shipped
 
 

@@ -1,5 +1,6 @@
 """The page of results: commands that make each run again, and texts without a typed measurement."""
 
+import json
 import re
 from pathlib import Path
 
@@ -74,3 +75,13 @@ def test_a_number_that_was_typed_is_refused(tmp_path: Path, about: dict, words: 
     write_parity(tmp_path / "results" / "made")
     with pytest.raises(Refused, match=re.escape(words)):
         page_of(tmp_path, "parity", **about)
+
+
+def test_a_network_of_ones_own_is_named_in_the_command_and_its_size_is_not_guessed(unsaved, tmp_path: Path):
+    write_parity(tmp_path / "results" / "made")
+    file = tmp_path / "results" / "made" / "p-0" / "config.json"
+    own = {"model": {"kind": "own", "name": "my net.py:build", "sha256": "00"}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"network": own}))
+    assert "--model 'my net.py:build' --seed SEED --backend jax" in page_of(tmp_path, "parity")
+    with pytest.raises(Refused, match=r"the size of my net\.py:build is not noted"):
+        page_of(tmp_path, "parity", text="It has {parameters:p-0} numbers.")

@@ -352,3 +352,20 @@ def test_a_run_that_is_given_twice_is_refused_before_anything_is_drawn(tmp_path:
     with pytest.raises(Refused, match="same run with the same seed"):
         figures.draw([str(tmp_path / "runs")], tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_network_of_ones_own_is_another_line(tmp_path: Path):
+    for name, network in (("task", None), ("mine", "aa"), ("again", "bb")):
+        path = copy_run("ponder-0", tmp_path / name) / "config.json"
+        content = json.loads(path.read_text())
+        content["network"] = network and {"model": {"kind": "own", "name": "net.py:build", "sha256": network}}
+        path.write_text(json.dumps(content))
+    load = [history.load(tmp_path / name) for name in ("task", "mine", "again")]
+    assert list(history.label_groups(load[:1])) == ["ponder"] and [run.model for run in load[:2]] == [
+        None,
+        "net.py:build",
+    ]
+    labels = history.label_groups(load)
+    assert len(labels) == 3 and all(
+        ("net.py:build" in label) == (run[0] is not load[0]) for label, run in labels.items()
+    )

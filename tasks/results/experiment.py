@@ -139,7 +139,7 @@ def commands(experiment: Experiment) -> list[str]:
     for label, whole in experiment.groups.items():
         for stop, group in by_stop(whole).items():
             first = group[0]
-            made = training_command(first.config, first.backend, experiment.task, seed="SEED")
+            made = training_command(first.config, first.backend, experiment.task, model=first.model, seed="SEED")
             if stop is not None:
                 made += f" --stop-at {stop}"
             folder = for_seeds(first.folder.name, first.config.seed, "SEED")

@@ -28,6 +28,8 @@ def levels(run: History) -> list[list[Any]]:
 
 def parameters(task: Any, run: History) -> str:
     """How many numbers the run's model has."""
+    if run.model is not None:
+        raise Refused(f"{run.folder}: the size of {run.model} is not noted, leave {{parameters:{run.folder.name}}} out")
     made = task(dataclasses.replace(run.config, start=None))
     return f"{sum(array.size for array in made.initial_parameters().values()):,}"
 
