@@ -18,8 +18,7 @@ import msgspec
 import numpy as np
 
 from ponder_ref.runtime.errors import Refused
-from ponder_ref.runtime.files import opened, write_whole
-from ponder_ref.runtime.schemas import Count, Name, check_settings, decoded
+from ponder_ref.runtime.files import Count, Name, check_settings, decoded, opened, write_whole
 from ponder_ref.runtime.train import TRAIN_KEYS
 
 FORMAT = "pondernet checkpoint 1"
@@ -115,25 +114,22 @@ class Form(msgspec.Struct):
     checksum: str
 
 
-class About(Form, forbid_unknown_fields=True):
-    """What a file of a network says beside its arrays."""
+class Alone(Form, forbid_unknown_fields=True):
+    """What the file of a network says that was saved without a task."""
 
     spec: Name
-    task: Name | None = None
-    config: dict[str, Any] = {}
-    update: Count = 0
-    network: dict[str, Any] | None = None  # older ones lack it (`ponder_ref.runtime.translate`)
+    network: dict[str, Any]
 
 
-class OfRun(Form, forbid_unknown_fields=True):
-    """What that of a run must say, and the shipped one of a task does."""
+class About(Form, forbid_unknown_fields=True):
+    """What a checkpoint of a run, or a shipped one, says beside its arrays."""
 
     spec: Name
     task: Name
     config: dict[str, Any]
     update: Count
     window: State = msgspec.field(default_factory=State)
-    network: dict[str, Any] | None = None
+    network: dict[str, Any] | None = None  # older ones lack it (`ponder_ref.runtime.translate`)
 
 
 def header_of(file: BinaryIO, size: int, path: Path) -> bytes:
@@ -165,8 +161,9 @@ def parsed(file: BinaryIO, size: int, path: Path, forms: tuple[str, ...]) -> Che
     if form not in forms:
         raise Refused(f"{path} is a safetensors file, but not a checkpoint of this project")
     about = decoded(text, dict[str, Any], path)
-    of_run = form == FORMAT or "task" in about or "network" not in about  # else a network alone, by `save`
-    check_settings(decoded(text, OfRun if of_run else About, path).config, f"{path}: config")
+    alone = form == PARAMETERS and "network" in about and "task" not in about
+    decoded(text, Alone if alone else About, path)
+    check_settings(about.get("config", {}), f"{path}: config")
     found = about.pop("checksum")
     file.seek(0)
     try:
@@ -222,9 +219,9 @@ def prune(folder: Path, update: int, every: int) -> None:
     """
     found = listed(folder)
     older = {number: path for number, path in found.items() if number < update and update in found}
-    spared = [number for number in older if number % every == 0][-1:]
+    kept = [number for number in older if number % every == 0][-1:]
     for number, path in older.items():
-        if number not in spared:
+        if number not in kept:
             with contextlib.suppress(OSError):  # tried again when the next one is saved, or the run goes on
                 path.unlink()
 
