@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 
 from ponder_ref.runtime.errors import Refused
-from ponder_ref.runtime.files import Count, Name, check_settings, decoded, opened, write_whole
+from ponder_ref.runtime.files import opened, write_whole
+from ponder_ref.runtime.schemas import Count, Name, check_settings, decoded
 from ponder_ref.runtime.train import TRAIN_KEYS
 
 FORMAT = "pondernet checkpoint 1"
