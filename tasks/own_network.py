@@ -3,6 +3,7 @@
 The file is read when the command line names it and run when the network is built; no run folder ever names code to run.
 """
 
+import argparse
 import hashlib
 import sys
 import traceback
@@ -77,6 +78,11 @@ class Code:
 
     def refusal(self, error: BaseException) -> Refused:
         return Refused(f"--model {self.given}: {self.said(error)}")
+
+
+def own_code(options: argparse.Namespace) -> Code | None:
+    """The code of --model, read and not run."""
+    return Code(options.model) if hasattr(options, "model") else None
 
 
 def describe(code: Code, task: Task) -> Network:
