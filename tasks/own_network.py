@@ -18,7 +18,9 @@ from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.files import read_bytes
 from ponder_ref.runtime.network import Leaf, Network, Own, Problem
+from ponder_ref.runtime.settings import Halting
 from tasks.batches import map_tree
+from tasks.config import show
 from tasks.contracts import Task
 
 MAX_SOURCE = 2**22  # bytes
@@ -61,7 +63,13 @@ class Code:
         build = getattr(self.module(), self.function, None)
         if not callable(build):
             raise Refused(f"--model {self.given}: {self.path} has no function {self.function}")
-        return build(problem)
+        net = build(problem)
+        found = getattr(net, "halting", None)  # of a PonderNet
+        for name, wanted in problem.halting.items() if isinstance(found, Halting) else ():
+            if (value := getattr(found, name)) != wanted:  # metrics and figures would be of another training
+                said = f"its PonderNet has {name} {show(value)}, and the run {show(wanted)}"
+                raise Refused(f"--model {self.given}: {said}: it should be PonderNet(step, ..., **problem.halting)")
+        return net
 
     def said(self, error: BaseException) -> str:
         """An error of this code: its type, the first line of what it says, and the line of the file."""
