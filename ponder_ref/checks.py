@@ -141,7 +141,10 @@ def is_number(value: Any, interval: str) -> bool:
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
     low, high = (float(end) for end in interval[1:-1].split(","))
-    number = float(value)  # a NaN fails every comparison
+    try:
+        number = float(value)  # a NaN fails every comparison
+    except OverflowError:  # an integer that no float holds
+        return False
     above = number > low or (interval[0] == "[" and number == low)
     return above and (number < high or (interval[-1] == "]" and number == high))
 

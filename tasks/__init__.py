@@ -4,10 +4,13 @@ No module here imports a framework but `tasks.export.stablehlo`; that one, and a
 command needs it.
 """
 
+import contextlib
 import itertools
+import os
+import signal
 import sys
-
-from ponder_ref.runtime.errors import end_at_once, take_signals
+from types import FrameType
+from typing import NoReturn
 
 
 def is_command() -> bool:
@@ -16,12 +19,23 @@ def is_command() -> bool:
     return sys.argv[:1] == ["-m"] and next(after, "").split(".")[0] in ("tasks", "benchmarks")
 
 
-if is_command():  # signals end it in one sentence while modules are imported, too
-    take_signals(end_at_once)
+def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """A signal while modules are still being imported: a library could take an exception for one of its own."""
+    what = "terminated" if number == signal.SIGTERM else "interrupted"
+    with contextlib.suppress(OSError):
+        os.write(2, f"{what} before anything was done: give the command again\n".encode())
+    os._exit(128 + number)
+
+
+for each in (signal.SIGINT, signal.SIGTERM) if is_command() else ():
+    if signal.getsignal(each) in (signal.SIG_DFL, signal.default_int_handler):
+        signal.signal(each, end_at_once)
 try:
     import msgspec  # noqa: F401
 
-    import ponder_ref  # noqa: F401
+    from ponder_ref.runtime import errors
+
+    errors.early.append(end_at_once)
 except ModuleNotFoundError as error:
     sentence = (
         f"tasks needs {error.name!r}, which is not installed: pip install -e '.[jax,tasks]' in a clone of pondernet"

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ponder_ref import SPEC_VERSION
+from ponder_ref.base import Batch
 from ponder_ref.checks import quoted
 from ponder_ref.models import check_parameters
 from ponder_ref.runtime import checkpoint as checkpoints
@@ -96,6 +97,14 @@ def evaluate(
     return {**tally.result(), **({} if exits is None else {"policy": exits.result()})}
 
 
+def training_batches(task: Task, indices: Sequence[int] | range) -> Batch:
+    """The training batches of these indices as the network takes them, with the masks of its dropout."""
+    batch, network = task.batches("train", indices), task.network()
+    inputs = task.plain(batch.inputs) if network.is_own else batch.inputs
+    masked = network.model.with_masks(inputs, task.config.seed, indices, task.config.max_steps)
+    return batch._replace(inputs=masked)
+
+
 def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
     """The parameters that a training begins with: the task's, or those of the checkpoint of --start.
 
@@ -114,7 +123,7 @@ def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
         raise checkpoints.Damaged(f"--start {path}: {error.said}", error.good, "give --start") from None
     except Refused as error:
         raise Refused(f"--start {path}: {error}") from None
-    if found.about["task"] != task.NAME:
+    if found.about.get("task", task.NAME) != task.NAME:  # a network alone has none
         raise Refused(f"--start {path} is of the task {quoted(found.about['task'])}, not of {task.NAME!r}")
     params = checkpoints.parameters(found.arrays)
     try:
@@ -188,14 +197,7 @@ class Training:
 
     def make_chunk(self, stretch: tuple[int, int]) -> Chunk:
         first, last = stretch
-        batch = self.task.batches("train", range(first, last))
-        return Chunk(first, last, batch._replace(inputs=self.network_inputs(batch.inputs, range(first, last))))
-
-    def network_inputs(self, inputs: Any, updates: range) -> Any:
-        """The inputs of these updates as the network takes them, with the masks of its dropout."""
-        if self.network.is_own:
-            inputs = self.task.plain(inputs)
-        return self.network.model.with_masks(inputs, self.config.seed, updates, self.config.max_steps)
+        return Chunk(first, last, training_batches(self.task, range(first, last)))
 
     def step(self, chunk: Chunk, show: Any) -> None:
         """The updates of a chunk and what falls on its end."""

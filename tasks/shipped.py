@@ -30,6 +30,10 @@ def open_trained(task: type[Task], name: str, file: str | None = None) -> tuple[
         if file is not None:
             raise Refused(f"--checkpoint goes with a run, and {folder} has a single checkpoint")
         found = read(folder / MODEL, PARAMETERS)
+        if "config" not in found.about:
+            raise Refused(
+                f"{folder} has a network alone, without its task: --evaluate needs a run, or one that is shipped"
+            )
         config = from_json(task.Config, found.about["config"], str(folder / MODEL))
         run = Run(folder, task.NAME, config, default_backend())
         return run, run.check(found, folder / MODEL)

@@ -10,6 +10,7 @@ import numpy as np
 from pai_writer import example, frame
 
 from ponder_ref.models import check_parameters
+from ponder_ref.runtime.network import Network
 from tasks.metrics import TRAIN_KEYS
 from tasks.pai.layout import Inputs, take
 from tasks.pai.released import Trials, naming, trials_of
@@ -73,8 +74,8 @@ def write_split(folder: Path, split: str, *files: Iterable[dict[str, np.ndarray]
 class Trainer:
     """Keeps the parameters as they are and answers left at every step."""
 
-    def __init__(self, model: Any, method: Any, optimiser: Any, *, dtype: str = "float32", threads: int | None = None):
-        self.model, self.steps = model, method.max_steps
+    def __init__(self, model: Any):
+        self.model = model
 
     def init(self, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         check_parameters(self.model, params)
@@ -93,3 +94,7 @@ class Trainer:
         y_hat = np.zeros((max_steps, len(inputs["query"]), self.model.outputs))
         y_hat[..., 0] = 1
         return y_hat, np.zeros(y_hat.shape[:2])
+
+
+def make_trainer(network: Network, optimiser: Any, **settings: Any) -> Trainer:
+    return Trainer(network.model)

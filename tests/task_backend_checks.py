@@ -1,5 +1,6 @@
 """What a backend must do under `tasks`: learn, resume to the same bytes. Shared by the tests of both backends."""
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -8,10 +9,13 @@ from pathlib import Path
 import numpy as np
 from task_helpers import TINY, command, contents, environment, inside, parity, records, refused
 
+import ponder_ref
+from ponder_ref.runtime.checkpoint import newest
 from tasks.babi import __main__ as babi
 from tasks.babi import ship, text
 from tasks.babi.generate import generated
-from tasks.runs import read_records
+from tasks.parity import Parity
+from tasks.runs import Run, read_records
 
 
 def check_smoke_learns(backend: str, folder: Path) -> None:
@@ -149,3 +153,61 @@ def check_shipped(backend: str, folder: Path) -> None:
     (record,) = [json.loads(line) for line in (folder / "run" / "evaluations.jsonl").read_text().splitlines()]
     assert kept.returncode == 0 and kept.stdout.splitlines()[-1] == verdict
     assert record["levels"] == card["scores"][1]["levels"] and record["data"] == "1 tasks, files of data"
+
+
+def check_own_network(backend: str, folder: Path) -> None:
+    """Somebody's own network trains, resumes to the same bytes in a new process, and answers under a policy."""
+    own = ["--model", str(Path(__file__).with_name(f"own_{backend}.py")) + ":build"]
+    start = [*TINY, "--backend", backend, "--prior", "poisson"]
+    whole = inside(*start, *own, "--out", "whole", cwd=folder)
+    assert whole.returncode == 0, whole.stderr
+    shutil.copytree(folder / "whole", folder / "broken")
+    (folder / "broken" / "checkpoints" / "update-00000120.safetensors").unlink()
+    assert "whose code is needed again" in refused(inside("--out", "broken", "--resume", cwd=folder))
+    again = parity("--out", "broken", "--resume", *own, cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert contents(folder / "broken") == contents(folder / "whole")
+    names = {name.partition(".")[0] for name in newest(folder / "whole" / "checkpoints").arrays}
+    assert names == {"params", "m", "v", "rest", "update"}  # running statistics are saved, too
+    done = inside("--evaluate", "whole", *own, "--policy", "sample", "--record", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (record,) = read_records(folder / "whole" / "evaluations.jsonl")
+    last = [one for one in records(folder / "whole") if one.get("split") == "test"][-1]
+    assert record["accuracy"] == last["accuracy"] and record["levels"] == last["levels"]
+    assert record["policy"]["steps"] == record["sampled_steps"]
+    assert record["policy"]["accuracy"] == record["sampled_accuracy"]
+    act = inside(*start, *own, "--method", "act", "--updates", "20", "--out", "act", cwd=folder)
+    assert act.returncode == 0, act.stderr
+    wrong = [own[0], own[1].replace(":build", ":wrong")]
+    assert "predictions must have the shape (2,), got (2, 2)" in refused(
+        inside(*start, *wrong, "--out", "no", cwd=folder)
+    )
+    assert not (folder / "no").exists()
+
+
+def check_own_network_on_stories(backend: str, folder: Path) -> None:
+    """The same code on another task: classes instead of one logit, stories instead of bits."""
+    own = ["--model", str(Path(__file__).with_name(f"own_{backend}.py")) + ":build"]
+    small = ["--preset", "smoke", "--tasks", "1", "--updates", "20", "--eval-every", "20", "--sentences", "12"]
+    done = inside(*small, *own, "--backend", backend, "--out", "run", cwd=folder, main=babi.main)
+    assert done.returncode == 0, done.stderr
+    assert "of 1 tasks solved, average error" in done.stdout
+    assert inside("--evaluate", "run", *own, "--policy", "quantile", cwd=folder, main=babi.main).returncode == 0
+
+
+def check_load(backend: str, folder: Path) -> None:
+    """What a task trained is what `load` gives: the same answers without the task, here and by the reference."""
+    done = inside(*TINY, "--backend", backend, "--updates", "40", "--out", "run", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    asked = inside("--evaluate", "run", "--policy", "sample", "--record", cwd=folder)
+    assert asked.returncode == 0, asked.stderr
+    (record,) = read_records(folder / "run" / "evaluations.jsonl")
+    task = Parity(Run.open(folder / "run", "parity", Parity.Config).config)
+    (batch,) = task.evaluation("test", 100)
+    n, rule = batch.counted, {"policy": "sample", "seed": task.config.seed}
+    module = importlib.import_module(f"ponder_{backend}")
+    x, ids = module.from_numpy(batch.inputs[:n], "float32"), module.from_numpy(batch.ids[:n], "int32")
+    found = module.load(folder / "run").predict(x, example_ids=ids, **rule)
+    oracle = ponder_ref.load(folder / "run").predict(batch.inputs[:n], example_ids=batch.ids[:n], **rule)
+    for steps in (module.to_numpy(found.steps), oracle.steps):
+        assert steps.mean() == record["policy"]["steps"] == record["sampled_steps"]

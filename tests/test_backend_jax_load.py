@@ -10,52 +10,125 @@ pytest.importorskip("flax")
 
 import jax.numpy as jnp  # noqa: E402
 from flax import nnx  # noqa: E402
-from load_checks import KINDS, MODELS, STEPS, WAYS, check_run, first_parameters, make_inputs  # noqa: E402
-from nets import make_net  # noqa: E402
-from unroll_checks import check_unroll  # noqa: E402
+from net_cases import MODELS, STEPS, WAYS, inputs, make_run, parameters  # noqa: E402
+from nets import make_net, run_with  # noqa: E402
 
 import ponder_jax  # noqa: E402
+import ponder_ref  # noqa: E402
+from ponder_jax import train  # noqa: E402
 from ponder_ref.runtime.network import Leaf, Network, Own  # noqa: E402
 from ponder_ref.runtime.saved import write_saved  # noqa: E402
-from ponder_ref.runtime.settings import Halting  # noqa: E402
+from ponder_ref.runtime.settings import Halting, Optimiser  # noqa: E402
 
 SHIPPED = Path(__file__).resolve().parent.parent / "tasks" / "babi" / "pretrained"
 OWN = Own("mine.py:build", "00", Leaf((3,), "float32"), 1, "binary")
+CASES = [(name, way) for name in MODELS for way in WAYS] + [("transformer", "ut-act")]
+ROWS = {"method": "ut-act", "act_epsilon": 0.3}
+LOADS = (ponder_jax.load, ponder_ref.load)
 
 
-@pytest.mark.parametrize(("kind", "way"), KINDS)
-def test_a_run_is_loaded_as_what_was_trained(kind: str, way: str, tmp_path: Path):
-    check_run("ponder_jax", tmp_path, kind, way)
+def within(lengths: np.ndarray, x: jax.Array) -> np.ndarray:
+    """The first max Nᵢ steps of `[n, batch, ...]`, 0 beyond each example's own: that is nobody's answer."""
+    found = np.asarray(x)[: lengths.max()]
+    own = np.arange(1, len(found) + 1)[:, None] <= lengths
+    return np.where(own.reshape(*own.shape, *[1] * (found.ndim - 2)), found, 0)
 
 
-@pytest.mark.parametrize(("kind", "way"), [pair for pair in KINDS if pair[1] not in ("ut-act", "poisson")])
-def test_the_fast_unroll_is_step_by_step(kind: str, way: str, monkeypatch):
-    """Reverse mode does not go through the decoder's loop, step by step: there the values are compared alone."""
-    check_unroll(ponder_jax, monkeypatch, kind, way, slopes=kind in ("rnn", "transformer"))
+@pytest.mark.parametrize(("name", "way"), CASES)
+def test_a_run_is_the_network_that_was_trained(name: str, way: str, tmp_path: Path):
+    """All that it gives and its answers, against the reference; saved and loaded again it is the same."""
+    options = WAYS.get(way, ROWS)
+    net, want = (load(make_run(train, tmp_path / str(k), name, **options)) for k, load in enumerate(LOADS))
+    assert net.settings == MODELS[name] and net.halting == want.halting
+    out, right = net(inputs(name)), want(inputs(name))
+    np.testing.assert_array_equal(out.lengths, right.lengths)
+    assert len(set(right.lengths.tolist())) > 1 or way not in ("epsilon", "act"), "no example leaves early"
+    parts = {"y_hat": (out.y_hat, right.y_hat), "halt_logits": (out.halt_logits, right.halt_logits)}
+    parts |= {"act": (out.act.weights, right.act.weights)} if out.act else {"log_p": (out.log_p, right.log_p)}
+    for part, pair in parts.items():
+        got, should = (within(right.lengths, x) for x in pair)
+        np.testing.assert_allclose(got, should, atol=5e-5, err_msg=part)
+    net.save(tmp_path / "saved")
+    again = ponder_jax.load(tmp_path / "saved")
+    np.testing.assert_array_equal(again(inputs(name)).y_hat, out.y_hat)
+    assert again.halting == net.halting
 
 
-@pytest.mark.parametrize("kind", MODELS)
-def test_a_stream_is_predict(kind: str):
-    """Examples at different steps in the slots, fewer of them than examples."""
-    net = make_net("ponder_jax", MODELS[kind], first_parameters(MODELS[kind]), max_steps=STEPS)
-    inputs = make_inputs(kind)
-    inputs = {"words.9": inputs["words.9"]} if kind == "transformer" else inputs
-    want = net.predict(inputs, seed=3, slots=2)
-    count = len(want.steps)
-    assert len(set(want.steps.tolist())) > 1
-    examples = [jax.tree.map(lambda leaf, i=i: leaf[i], inputs) for i in range(count)]
-    got = list(ponder_jax.stream(net, examples, seed=3, slots=2, ordered=True))
-    np.testing.assert_array_equal([one.steps for one in got], want.steps)
-    np.testing.assert_allclose(np.stack([one.y_hat for one in got]), want.y_hat, atol=1e-5)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("policy", ["sample", "expected"])
+def test_examples_leave_alone(name: str, policy: str, tmp_path: Path):
+    """`predict` with slots for few and `stream`, in which examples are at different steps, against the reference."""
+    folder = make_run(train, tmp_path, name, epsilon=0.2)
+    net, want = (load(folder) for load in LOADS)
+    x = inputs(name)
+    x = {"words.9": np.pad(x["words.3"], ((0, 0), (6, 0), (0, 0)))} if name == "transformer" else x
+    right = want.predict(x, policy=policy, seed=7)
+    count = len(right.steps)
+    assert len(set(right.steps.tolist())) > 1
+    found = net.predict(x, policy=policy, seed=7, slots=2)
+    examples = [jax.tree.map(lambda leaf, i=i: leaf[i], x) for i in range(count)]
+    answers = list(ponder_jax.stream(net, examples, policy=policy, seed=7, slots=3, ordered=True))
+    for steps, y_hat in ((found.steps, found.y_hat), zip(*((one.steps, one.y_hat) for one in answers), strict=True)):
+        np.testing.assert_array_equal(steps, right.steps)
+        np.testing.assert_allclose(np.stack(y_hat), right.y_hat, atol=5e-5)
+
+
+@pytest.mark.parametrize(("name", "way"), [case for case in CASES if case[1] not in ("ut-act", "epsilon, normalize")])
+def test_the_fast_unroll_is_step_by_step(name: str, way: str, monkeypatch):
+    """With dropout: predictions, logits, Nᵢ, the loss and its gradient.
+
+    Reverse mode does not go through the decoder of pairs step by step: there the gradient is not compared.
+    """
+    model, params = MODELS[name], parameters(name)
+    net = make_net("ponder_jax", model, params, max_steps=STEPS[name], beta=0.1, tau=0.1, **WAYS[way])
+    x = jax.tree.map(jnp.asarray, inputs(name, dropout=model.kind != "rnn"))
+    held = {key: jnp.asarray(value, jnp.float32) for key, value in params.items()}
+    count = len(net(x).lengths)
+    classes = jnp.asarray(np.random.default_rng(2).integers(0, 2, count))
+    criterion = ponder_jax.binary_cross_entropy if model.output == "binary" else ponder_jax.cross_entropy
+
+    def loss(params):
+        return net.loss(run_with(ponder_jax, net, params, x), classes, criterion).loss
+
+    def told():
+        out, value = net(x), jax.value_and_grad(loss)(held) if model.kind != "pairs" else (loss(held), {})
+        lengths = np.asarray(out.lengths)
+        return (lengths, within(lengths, out.y_hat), within(lengths, out.halt_logits)), *value
+
+    fast, value, slopes = told()
+    calls: list[int] = []
+    monkeypatch.setattr(type(net.step), "unroll", lambda *args: calls.append(1))
+    slow, right, wanted = told()
+    assert calls, "the unroll was not asked"
+    np.testing.assert_array_equal(fast[0], slow[0])
+    for got, should in zip(fast[1:], slow[1:], strict=True):
+        np.testing.assert_allclose(got, should, atol=3e-5)
+    np.testing.assert_allclose(value, right, rtol=1e-5)
+    for key, slope in slopes.items():
+        np.testing.assert_allclose(slope, wanted[key], atol=5e-5, err_msg=key)
+
+
+def test_what_a_trainer_evaluates_is_what_is_loaded(tmp_path: Path):
+    """All steps, whatever halts; and the answers."""
+    network = Network(MODELS["rnn"], Halting(max_steps=4, epsilon=0.3))
+    trainer = train.make_trainer(network, Optimiser())
+    state, net = trainer.init(parameters("rnn")), ponder_jax.load(make_run(train, tmp_path, "rnn", epsilon=0.3))
+    y_hat, z = trainer.unroll(state, inputs("rnn"))
+    out = net(inputs("rnn"), epsilon=None)
+    np.testing.assert_allclose(y_hat, out.y_hat, atol=1e-6)
+    np.testing.assert_allclose(z, out.halt_logits, atol=1e-6)
+    said, want = trainer.predict(state, inputs("rnn"), seed=3), net.predict(inputs("rnn"), seed=3)
+    np.testing.assert_array_equal(said.steps, want.steps)
+    np.testing.assert_allclose(said.y_hat, want.y_hat, atol=1e-6)
 
 
 def test_the_shipped_network_answers():
-    net = ponder_jax.load(SHIPPED)
-    words = jnp.ones((2, 3, net.step.settings.tokens), jnp.int16)
-    want = ponder_jax.expected_prediction(net(words).log_p, net(words).y_hat)
-    said = net.predict(words, policy="expected", epsilon=1e-6)
-    np.testing.assert_allclose(said.y_hat, want, atol=1e-3)
-    assert net.halting.prior == "geometric"
+    net, want = (load(SHIPPED) for load in LOADS)
+    words = np.ones((2, 3, net.step.settings.tokens), np.int16)
+    words[1, 0] = 0
+    said, right = (one.predict(words, policy="expected") for one in (net, want))
+    np.testing.assert_array_equal(said.steps, right.steps)
+    np.testing.assert_allclose(said.y_hat, right.y_hat, atol=1e-3)
 
 
 class Mine(nnx.Module):
@@ -143,7 +216,7 @@ def test_every_way_has_its_prior():
         name: make_net("ponder_jax", rnn, rnn.initial_parameters(0), max_steps=4, prior=name)
         for name in ("geometric", "uniform", "poisson")
     }
-    x, targets = jnp.asarray(make_inputs("rnn")), jnp.zeros(6)
+    x, targets = jnp.asarray(inputs("rnn")), jnp.zeros(9)
     made = (
         ponder_jax.geometric_log_prior(0.2, 4),
         ponder_jax.uniform_log_prior(4),
@@ -157,4 +230,3 @@ def test_every_way_has_its_prior():
         ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="flat")
     with pytest.raises(ValueError, match="lambda_p"):
         ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="poisson", lambda_p=1.0)
-    assert set(WAYS) > {"poisson"}

@@ -44,3 +44,18 @@ def test_rows_halt_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_run_begins_where_another_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
     checks.check_start("jax", tmp_path)
+
+
+def test_an_own_network_trains_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    checks.check_own_network("jax", tmp_path)
+
+
+def test_an_own_network_reads_stories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    checks.check_own_network_on_stories("jax", tmp_path)
+
+
+def test_what_was_trained_is_what_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    checks.check_load("jax", tmp_path)

@@ -18,6 +18,7 @@ from task_helpers import ROOT
 from ponder_ref.runtime import checkpoint
 from ponder_ref.runtime.checkpoint import Checkpoint, canonical, from_bytes, to_bytes
 from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.network import Leaf, Network, Own
 from tasks import history
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
@@ -104,12 +105,14 @@ def survive(call: Callable[[], object]) -> bool:
 )
 def test_configs(task: Any, config: Any, tmp_path: Path):
     content = {"task": task.NAME, "backend": "jax", "config": to_json(config), "began_with": "0" * 64, "data": "1" * 64}
+    own = Own("net.py:build", "2" * 64, {"x": [Leaf((3,), "float32")]}, 2, "classes", (4,))
+    content["network"] = Network(own, config.halting()).to_json()
     (tmp_path / "metrics.jsonl").write_bytes(b"")
     accepted = 0
     for data in mutants(content, 1000, 1):
         (tmp_path / "config.json").write_bytes(data)
         survive(lambda: history.load(tmp_path))
-        survive(lambda: export.open_run(tmp_path))
+        survive(lambda: export.open_run(tmp_path, None))
         if survive(lambda: Run.open(tmp_path, task.NAME, task.Config)):
             run = Run.open(tmp_path, task.NAME, task.Config)
             survive(run.own_backend)

@@ -18,8 +18,6 @@ from ponder_ref.runtime.network import Leaf
 from ponder_ref.runtime.saved import read_saved
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
-from tasks.pai.settings import PaiConfig
-from tasks.pai.task import Pai
 
 BACKEND = ["--backend", "numpy_trainer"]
 START = [*TINY, *BACKEND, "--bits", "6", "--model", "net.py:build"]
@@ -156,16 +154,3 @@ def test_babi_gives_an_own_network_one_array_with_the_question_last():
     assert not words[:, 0, : -batch.inputs[first].shape[2]].any() and words[:, :, -1].any(-1).all()
     (one, *_) = made.evaluation("valid", 10)
     assert made.plain(one.inputs).shape[1:] == (41, 11)
-
-
-def test_the_networks_settings_make_its_masks():
-    """The task's batches have none; those of a chunk are the ones of its updates, one by one."""
-    made = Pai(PaiConfig(batch_size=4, max_steps=3, heads=2, attention=8, embedding=8, dropout=0.25))
-    batch, model = made.batches("train", range(5, 7)), made.model()
-    assert set(batch.inputs) == {"images", "rows", "query"}
-    chunk = model.with_masks(batch.inputs, 3, range(5, 7), 3)
-    assert set(chunk) - set(batch.inputs) == {"dropout.encoder", "dropout.decoder"}
-    later = model.with_masks({name: x[1:] for name, x in batch.inputs.items()}, 3, [6], 3)
-    for name in chunk:
-        np.testing.assert_array_equal(chunk[name][1], later[name][0])
-    assert (chunk["dropout.encoder"][0] != chunk["dropout.encoder"][1]).any()

@@ -11,7 +11,6 @@ from task_helpers import inside, records, refused
 
 from ponder_ref.models._pair_inputs import check_inputs
 from ponder_ref.models.pairs import pairs_readout
-from ponder_ref.models.rnn import Rnn
 from ponder_ref.runtime.errors import Refused
 from tasks.config import from_json, make, to_json
 from tasks.pai.__main__ import main
@@ -24,15 +23,19 @@ def task(**settings) -> Pai:
     return Pai(PaiConfig(**{"batch_size": 4, "max_steps": 2, "heads": 2, **settings}))
 
 
-def test_batches_have_the_masks_of_their_update():
+def test_chunks_have_the_masks_of_their_updates():
+    """Made by the network's settings from the update's number, whatever the chunk."""
     made = task(memory="xl")
     batch = made.batches("train", range(3, 5))
+    chunk = made.model().with_masks(batch.inputs, 7, range(3, 5), 2)
     for k in (0, 1):
         one = made.batches("train", [3 + k])
-        assert all(np.array_equal(one.inputs[name][0], x[k]) for name, x in batch.inputs.items())
-        check_inputs(made.model(), {name: x[k] for name, x in batch.inputs.items()}, 2)
-    assert "dropout.encoder" in batch.inputs and "dropout.encoder" not in task(dropout=0.0).batches("train", [0]).inputs
-    assert not np.array_equal(*batch.inputs["dropout.decoder"])
+        masked = made.model().with_masks(one.inputs, 7, [3 + k], 2)
+        assert all(np.array_equal(masked[name][0], x[k]) for name, x in chunk.items())
+        check_inputs(made.model(), {name: x[k] for name, x in chunk.items()}, 2)
+    without = task(dropout=0.0).model().with_masks(batch.inputs, 7, range(3, 5), 2)
+    assert "dropout.encoder" in chunk and "dropout.encoder" not in without
+    assert not np.array_equal(*chunk["dropout.decoder"])
 
 
 def test_a_test_has_600_items_and_controls_without_their_memory():
@@ -91,7 +94,7 @@ def test_the_class_preset_is_the_default_model_with_another_target():
     default, made = (make(PaiConfig, Pai.PRESETS[name], {}) for name in ("default", "class"))
     assert (made.target, made.tied_output, made.epsilon) == ("class", "on", 0.001)
     assert made.model_settings(width=5, outputs=2) == default.model_settings(width=5, outputs=2)
-    assert dataclasses.replace(made.optimiser_settings(), total=default.updates) == default.optimiser_settings()
+    assert dataclasses.replace(made.optimiser_settings(), updates=default.updates) == default.optimiser_settings()
 
 
 def test_configs_survive_json():
@@ -133,9 +136,8 @@ def test_the_answer_begins_with_the_scores_of_the_image_pointed_at():
     free = task(target="class", embedding=64, attention=64).initial_parameters()
     assert likelier(params) < 250 and 400 < likelier(free) < 600
     assert all(np.array_equal(free[name], x) for name, x in params.items() if name != "output.w")
-    for other in (task().model(), Rnn(inputs=4)):
-        with pytest.raises(ValueError, match="tied_output"):
-            other.initial_parameters(0, tied_output=True)
+    with pytest.raises(ValueError, match="tied_output"):
+        task().model().initial_parameters(0, tied_output=True)
 
 
 def own_files(folder: Path, width: int) -> list:

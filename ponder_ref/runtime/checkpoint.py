@@ -114,13 +114,20 @@ class Form(msgspec.Struct):
     checksum: str
 
 
-class About(Form, forbid_unknown_fields=True):
-    """What a checkpoint says beside its arrays."""
+class Alone(Form, forbid_unknown_fields=True):
+    """What the file of a network says that was saved without a task."""
 
     spec: Name
-    task: Name | None = None  # of a run
-    config: dict[str, Any] = {}
-    update: Count = 0
+    network: dict[str, Any]
+
+
+class About(Form, forbid_unknown_fields=True):
+    """What a checkpoint of a run, or a shipped one, says beside its arrays."""
+
+    spec: Name
+    task: Name
+    config: dict[str, Any]
+    update: Count
     window: State = msgspec.field(default_factory=State)
     network: dict[str, Any] | None = None  # older ones lack it (`ponder_ref.runtime.translate`)
 
@@ -153,8 +160,10 @@ def parsed(file: BinaryIO, size: int, path: Path, forms: tuple[str, ...]) -> Che
         raise Refused(f"{path} has the parameters of a shipped checkpoint and nothing else: a run's is needed")
     if form not in forms:
         raise Refused(f"{path} is a safetensors file, but not a checkpoint of this project")
-    check_settings(decoded(text, About, path).config, f"{path}: config")
     about = decoded(text, dict[str, Any], path)
+    alone = form == PARAMETERS and "network" in about and "task" not in about
+    decoded(text, Alone if alone else About, path)
+    check_settings(about.get("config", {}), f"{path}: config")
     found = about.pop("checksum")
     file.seek(0)
     try:

@@ -133,21 +133,15 @@ def say(sentence: object) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
-def end_at_once(number: int, frame: FrameType | None) -> NoReturn:
-    """A signal while modules are still being imported: a library could take an exception for one of its own."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{SIGNALS[signal.Signals(number)]} before anything was done: give the command again\n".encode())
-    os._exit(128 + number)
-
-
-FREE = (signal.SIG_DFL, signal.default_int_handler, end_at_once)  # what a signal has where nobody else has taken it
+early: list[Any] = []  # handlers for the time while modules are imported (tasks/__init__.py)
 
 
 def take_signals(handler: Callable[[int, FrameType | None], None]) -> dict[int, Any]:
     """Sets the handler of the signals that are free; what each had before. Only the main thread can do so."""
     before = {}
+    free = (signal.SIG_DFL, signal.default_int_handler, *early)  # what a signal has where nobody else has taken it
     for number in SIGNALS:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(number) in FREE:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(number) in free:
             before[number] = signal.signal(number, handler)
     return before
 
@@ -168,7 +162,7 @@ class Raising:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            if handler is end_at_once:  # which was for the time before
+            if handler in early:  # which was for the time before
                 handler = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, handler)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ponder_ref import checks, models
+from ponder_ref.runtime.errors import on_one_line
 from ponder_ref.runtime.settings import Halting
 
 OWN = "own"
@@ -128,4 +129,4 @@ def from_json(values: Mapping[str, Any]) -> Network:
         model |= {"inputs": from_plain(model["inputs"]), "answers": tuple(model["answers"])}
         return Network(Own(**model), halting)
     except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"the description of the network is not whole: {error}") from None
+        raise ValueError(f"the description of the network is not whole: {on_one_line(str(error))[:200]}") from None

@@ -27,7 +27,8 @@ from ponder_ref.runtime.values import Choice, Integer, Number
 from tasks.command import flag_value, refuse
 from tasks.config import Parser, show
 from tasks.export.policy import MOST_STEPS, Exit
-from tasks.runs import is_of_a_run, read_config
+from tasks.registry import TASKS, task_class
+from tasks.runs import Run, is_of_a_run, read_config
 
 KINDS = ("rnn",)  # of networks, in ponder_ref.models
 NEEDED = {"onnx": ("onnx",), "stablehlo": ("jax", "flatbuffers")}  # format -> what writing it imports
@@ -84,18 +85,20 @@ class Opened(NamedTuple):
 
 def open_run(folder: Path, file: Path | None) -> Opened:
     """What is exported: a network that can be, of the run's newest checkpoint or of that in `file`."""
-    read_config(folder)
-    place = folder / "checkpoints"
-    found = checkpoint.newest(place) if file is None else checkpoint.read(file)
+    name = read_config(folder).task
+    if name not in TASKS:
+        raise Refused(f"{folder} is a run of the task {name!r}, which is not one of {', '.join(TASKS)}")
+    run = Run.open(folder, name, task_class(name).Config)
+    found = run.load(file)
     if found is None:
-        raise Refused(f"there is no checkpoint in {place}")
+        raise Refused(f"there is no checkpoint in {run.checkpoints}")
     params = checkpoint.parameters(found.arrays)
     try:
         network = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
         if network.model.kind in KINDS:
             check_parameters(network.model, params)
     except ValueError as error:
-        raise Refused(f"{file or place} does not fit the run's model: {error}") from None
+        raise Refused(f"{file or run.checkpoints} does not fit the run's model: {error}") from None
     if network.model.kind not in KINDS:
         kind = network.model.kind
         raise Refused(f"{folder} has a network of the kind {kind!r}; what can be exported is {', '.join(KINDS)}")

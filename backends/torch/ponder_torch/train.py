@@ -30,11 +30,6 @@ from ponder_torch.optim import adam_update, clip_by_global_norm, global_norm, mu
 Tensors = dict[str, torch.Tensor]
 
 
-def limit_threads(threads: int) -> None:
-    """How many threads torch may use."""
-    torch.set_num_threads(threads)
-
-
 def make_trainer(
     network: Network,
     optimiser: Optimiser,
@@ -44,11 +39,9 @@ def make_trainer(
     build: Callable | None = None,
 ) -> "Trainer":
     """The trainer of a network that is described; `build(problem) -> PonderNet` makes one of somebody's own."""
-    if threads is not None:
-        limit_threads(threads)
-    model = network.model
-    seed = model.seed if network.is_own else 0
-    return Trainer(net_of(network, build), optimiser, output=model.output, dtype=dtype, seed=seed)
+    net, model = net_of(network, build), network.model
+    own = {"seed": model.seed} if network.is_own else {}
+    return Trainer(net, optimiser, output=model.output, dtype=dtype, threads=threads, **own)
 
 
 class TrainState(NamedTuple):
@@ -121,7 +114,7 @@ class Trainer:
         seed: int = 0,
     ):
         if threads is not None:
-            limit_threads(threads)
+            torch.set_num_threads(threads)
         checks.check_choice("output", output, ("binary", "classes"))
         checks.check_dtype(dtype)
         self.net = net = copy.deepcopy(net)
@@ -253,8 +246,8 @@ class Trainer:
         params |= {name: state.param for name, state in packed.muon.items()}
         m |= {name: state.m for name, state in packed.muon.items()}
         rest = {name: x.detach().clone() for name, x in self._others().items()}
-        ordered = ({name: part[name] for name in self.params} for part in (params, m))
-        return TrainState(*ordered, v, rest, packed.update)
+        params, m = ({name: part[name] for name in self.params} for part in (params, m))
+        return TrainState(params, m, v, rest, packed.update)
 
     def _split(self, vector: torch.Tensor) -> Tensors:
         """Adam's tensors by name, as views."""
