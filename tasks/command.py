@@ -9,28 +9,23 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ponder_ref.checks import SettingError, quoted
-from ponder_ref.exits import POLICIES
+from ponder_ref.checks import quoted
 from ponder_ref.runtime import checkpoint as checkpoints
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused, cannot_write, interrupted, one_sentence, reason
 from ponder_ref.runtime.files import alone, make_folder
-from ponder_ref.runtime.values import Choice, Integer, Number, Values
-from tasks import summary
+from ponder_ref.runtime.values import Integer
+from tasks import evaluation, summary
 from tasks.batches import stretches
-from tasks.config import Parser, add_flags, by_flag, flag, given, make, show
+from tasks.config import Parser, add_flags, flag, flag_value, given, make, refuse, show
 from tasks.contracts import Task
-from tasks.loop import evaluate, first_parameters, train
-from tasks.metrics import Exits
+from tasks.loop import first_parameters, train
 from tasks.options import TrainingConfig, first_difference
-from tasks.own_network import check_same, code_of, describe, try_out
-from tasks.runs import EVALUATIONS, Origin, Run, read_records
-from tasks.shipped import PRETRAINED, is_shipped, open_trained
-from tasks.trainers import default_backend, init_state, load_state, make_trainer
+from tasks.own_network import check_same, describe, own_code, try_out
+from tasks.runs import Origin, Run, read_records
+from tasks.trainers import THREADS, default_backend, init_state, make_trainer
 
 EXIT_CODES = "exit codes: 0 done, 1 diverged, 2 refused (one sentence), 130 or 143 stopped by a signal with all saved"
-THREADS, EXAMPLES, DRAWS = Integer(1, 1024), Integer(1, 10**7), Integer(1, 4096)
-SPLIT, POLICY, Q = Choice(("test", "valid")), Choice(POLICIES), Number("(0, 1]")
 RUNS = Path("runs")
 
 
@@ -83,28 +78,7 @@ def parser(task: type[Task]) -> Parser:
     folder.add_argument(
         "--checkpoint", metavar="FILE", help="with --resume or --evaluate: this checkpoint, not the newest"
     )
-    evaluated = p.add_argument_group("evaluation of a run")
-    evaluated.add_argument(
-        "--evaluate",
-        metavar="RUN",
-        help="evaluate a run's newest checkpoint"
-        + (f", or the shipped one ({PRETRAINED})" if task.PRETRAINED else "")
-        + "; of the flags below it takes "
-        + " and ".join(flag(name) for name in task.EVALUATION_FLAGS)
-        + " (--max-steps also beyond training's)",
-    )
-    evaluated.add_argument("--split", metavar="NAME", help=f"examples to evaluate on ({SPLIT}; default test)")
-    evaluated.add_argument(
-        "--examples", metavar="N", help=f"how many examples ({EXAMPLES}; default the run's --test-examples)"
-    )
-    evaluated.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
-    evaluated.add_argument(
-        "--policy",
-        metavar="NAME",
-        help=f"also answer as in use, where rows leave early ({POLICY}): accuracy, mean steps and rows computed",
-    )
-    evaluated.add_argument("--q", metavar="Q", help=f"with --policy quantile: the mass ({Q}; default 0.5)")
-    evaluated.add_argument("--record", action="store_true", help=f"add the result to the run's {EVALUATIONS}")
+    evaluation.add_run_flags(p, task)
     add_flags(p, task.Config, task.PRESETS["default"])
     task.add_own_flags(p)
     return p
@@ -119,16 +93,6 @@ def presets_text(task: type[Task]) -> str:
             f"{name}: {words}", 100, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
         )
     return "\n".join(lines)
-
-
-def flag_value(options: argparse.Namespace, name: str, values: Values, default: Any) -> Any:
-    """The checked value of a flag that belongs to the command and not to a config."""
-    value = values.parse(getattr(options, name, str(default)))
-    try:
-        values.check(name, value)
-    except SettingError as error:
-        raise by_flag(error) from None
-    return value
 
 
 def preset_of(task: type[Task], options: argparse.Namespace) -> Mapping[str, Any]:
@@ -149,12 +113,6 @@ def stop_update(options: argparse.Namespace, config: TrainingConfig) -> int | No
         ends = f"{first} or {last}" if first else str(last)
         raise Refused(f"--stop-at {update} is in the middle of a call of the backend (--chunk); it can be {ends}")
     return update
-
-
-def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
-    for name in names:
-        if hasattr(options, name):
-            raise Refused(f"{flag(name)} {where}")
 
 
 def free_folder(name: str) -> Path:
@@ -182,7 +140,7 @@ def start(task: type[Task], options: argparse.Namespace) -> int:
     backend = options.backend if hasattr(options, "backend") else default_backend()
     stop_at = stop_update(options, config)
     checkpoints.library()
-    made, code = task(config), code_of(task, getattr(options, "model", None), backend)
+    made, code = task(config), own_code(task, options, backend)
     # What is refused here leaves no folder behind.
     if code is not None:
         made.own = describe(code, made)
@@ -217,7 +175,7 @@ def resume(task: type[Task], options: argparse.Namespace) -> int:
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
     with alone(run.folder):
         start_from = run.load(file)
-        made, code = task(run.config), code_of(task, getattr(options, "model", None), backend)
+        made, code = task(run.config), own_code(task, options, backend)
         made.own = check_same(code, run.own, run.folder)
         if run.origin.data not in (None, made.check()):
             raise Refused(f"the files that {run.folder} is trained on have changed since it began")
@@ -254,78 +212,13 @@ def finish(
     return 0
 
 
-def evaluate_run(task: type[Task], options: argparse.Namespace) -> int:
-    """Evaluates a checkpoint on test examples, with another N or another range if wished."""
-    fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in task.EVALUATION_FLAGS]
-    refuse(options, ("stop_at",), "is for a training")
-    refuse(options, ["out", "resume", "preset", *fixed], "does not go with --evaluate: the run's own value counts")
-    explicit = given(options, task.Config)
-    examples = flag_value(options, "examples", EXAMPLES, 0) if hasattr(options, "examples") else None
-    stage = flag_value(options, "split", SPLIT, "test")
-    draws = flag_value(options, "draws", DRAWS, 1)
-    threads = flag_value(options, "threads", THREADS, 1)
-    run, found = open_trained(task, options.evaluate, getattr(options, "checkpoint", None))
-    if is_shipped(run.folder):
-        refuse(options, ("record",), "goes with a run of one's own")
-    policy = policy_of(options, run)
-    backend = options.backend if hasattr(options, "backend") else run.own_backend()
-    # The model is that of the training, its data need not be at hand.
-    trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
-    code = code_of(task, getattr(options, "model", None), backend)
-    trained.own = check_same(code, run.own, run.folder)
-    trainer, file = make_trainer(backend, trained, threads, code), getattr(options, "checkpoint", run.folder)
-    if trained.own is None:  # the parameters are enough, and all that a shipped checkpoint has
-        state = init_state(trainer, checkpoints.parameters(found.arrays), file)
-    else:  # which may have more, such as running means
-        state = load_state(trainer, found.arrays, file)
-    made = trained  # its files are opened once
-    if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
-        explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])
-        made = task(dataclasses.replace(run.config, **explicit))
-        made.own = trained.own
-    settings = {"examples": examples or run.config.test_examples or run.config.eval_examples, "draws": draws}
-    steps, update = made.config.own_steps, found.about["update"]
-    print(f"checkpoint of update {update}, N = {steps}, {draws} draws", flush=True)
-    for split in made.splits(stage):
-        exits = Exits(made.network().model.output, **policy) if policy else None
-        record = {"split": split, **evaluate(trainer, state, made, split, exits=exits, **settings)}
-        if hasattr(options, "record"):
-            # Where files lie is another place on every machine: `data` says what they are.
-            flags = {k: show(v) for k, v in explicit.items() if k not in task.FILES}
-            about = {"kind": "eval", "update": update, "data": made.describe(split), **flags, "max_steps": steps}
-            run.append(run.evaluations, [about | record])
-        print("\n".join([*summary.of_record(record, made), *policy_lines(record)]))
-    return 0
-
-
-def policy_of(options: argparse.Namespace, run: Run) -> dict[str, Any]:
-    """The exit policy of --policy and --q, as arguments of `predict`; empty if none is wished."""
-    name = flag_value(options, "policy", POLICY, "fixed")
-    if name != "quantile":
-        refuse(options, ("q",), "goes with --policy quantile")
-    method = run.config.method
-    if not hasattr(options, "policy"):
-        return {}
-    if method not in ("ponder", "repeat", "once") or (method != "ponder" and name != "fixed"):
-        raise Refused(f"--policy {name} needs a run of --method ponder, and {run.folder} is one of {method}")
-    return {"policy": name} | ({"q": flag_value(options, "q", Q, 0.5)} if name == "quantile" else {})
-
-
-def policy_lines(record: dict[str, Any]) -> list[str]:
-    if (found := record.get("policy")) is None:
-        return []
-    name = found["name"] + (f" {found['q']:g}" if "q" in found else "")
-    numbers = f"accuracy {found['accuracy']:.4f}, steps {found['steps']:.3f}, {found['rows']} rows computed"
-    return [f"  policy   {name}: {numbers}"]
-
-
 @one_sentence
 def main(task: type[Task], arguments: Sequence[str] | None = None) -> int:
     options = parser(task).parse(arguments)
     task.use_own_flags(options)
     if hasattr(options, "evaluate"):
-        return evaluate_run(task, options)
-    refuse(options, ("examples", "draws", "split", "policy", "q", "record"), "goes with --evaluate RUN")
+        return evaluation.evaluate_run(task, options)
+    refuse(options, evaluation.FLAGS, "goes with --evaluate RUN")
     try:
         return resume(task, options) if hasattr(options, "resume") else start(task, options)
     except KeyboardInterrupt as error:  # a run that has begun says more

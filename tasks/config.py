@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 from ponder_ref.checks import SettingError, quoted
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.files import check_settings
-from ponder_ref.runtime.values import Span
+from ponder_ref.runtime.values import Span, Values
 
 C = TypeVar("C")
 
@@ -130,3 +130,19 @@ def from_json(config: type[C], values: dict[str, Any], source: str) -> C:
         return config(**values)
     except Refused as error:
         raise Refused(f"{source}: {error}") from None
+
+
+def flag_value(options: argparse.Namespace, name: str, values: Values, default: Any) -> Any:
+    """The checked value of a flag that belongs to the command and not to a config."""
+    value = values.parse(getattr(options, name, str(default)))
+    try:
+        values.check(name, value)
+    except SettingError as error:
+        raise by_flag(error) from None
+    return value
+
+
+def refuse(options: argparse.Namespace, names: Sequence[str], where: str) -> None:
+    for name in names:
+        if hasattr(options, name):
+            raise Refused(f"{flag(name)} {where}")

@@ -10,8 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from operator import itemgetter
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -26,9 +25,10 @@ from ponder_ref.runtime import checkpoint as checkpoints
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import SIGNALS, Diverged, Interrupted, Refused, Terminated, interrupted
 from ponder_ref.runtime.saved import network_of
-from tasks.batches import Chunk, Prefetch, map_tree, stretches
+from tasks.batches import Chunk, Prefetch, stretches
 from tasks.contracts import Task
-from tasks.metrics import Exits, Tally, Window
+from tasks.evaluation import evaluate
+from tasks.metrics import Window
 from tasks.progress import progress
 from tasks.runs import Run
 from tasks.shipped import open_trained
@@ -62,39 +62,6 @@ class StopSignals:
 
     def __exit__(self, *_: object) -> None:
         self._restore()
-
-
-def evaluate(
-    trainer: Trainer,
-    state: Any,
-    task: Task,
-    split: str,
-    *,
-    examples: int,
-    draws: int = 1,
-    exits: Exits | None = None,
-    before_batch: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
-    """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics").
-
-    Expectations are over all steps. Where there are `exits`, answers are also given as they would be in use, under
-    that policy. `before_batch` may raise, to end it early.
-    """
-    config, network = task.config, task.network()
-    tally = Tally(network.halting, network.model.output, config.seed, draws, shares=task.SHARES)
-    with Prefetch(lambda batch: batch, task.evaluation(split, examples)) as ahead:
-        for batch in ahead:
-            before_batch()
-            inputs = task.plain(batch.inputs) if network.is_own else batch.inputs
-            # The whole batch is run, whatever is counted of it: few shapes for the backend to compile.
-            y_hat, halt_logits = trainer.unroll(state, inputs, max_steps=config.own_steps)
-            n = batch.counted
-            targets, ids = batch.targets[:n], batch.ids[:n]
-            tally.add(y_hat[:, :n], halt_logits[:, :n], targets, ids, batch.levels[:n])
-            if exits is not None:
-                rows, how = map_tree(itemgetter(slice(n)), inputs), {**exits.policy, "max_steps": config.own_steps}
-                exits.add(trainer.predict(state, rows, seed=config.seed, example_ids=ids, **how), targets)
-    return {**tally.result(), **({} if exits is None else {"policy": exits.result()})}
 
 
 def training_batches(task: Task, indices: Sequence[int] | range) -> Batch:

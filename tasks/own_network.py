@@ -4,6 +4,7 @@ It is somebody's own, `--model FILE.py:FUNCTION`, or one that a task brings (`Ta
 command line names it, or the task, and run when the network is built; no run folder ever names code to run.
 """
 
+import argparse
 import hashlib
 import sys
 import traceback
@@ -18,7 +19,9 @@ from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.files import read_bytes
 from ponder_ref.runtime.network import Leaf, Network, Own, Problem
+from ponder_ref.runtime.settings import Halting
 from tasks.batches import map_tree
+from tasks.config import show
 from tasks.contracts import Task
 
 MAX_SOURCE = 2**22  # bytes
@@ -61,7 +64,13 @@ class Code:
         build = getattr(self.module(), self.function, None)
         if not callable(build):
             raise Refused(f"--model {self.given}: {self.path} has no function {self.function}")
-        return build(problem)
+        net = build(problem)
+        found = getattr(net, "halting", None)  # of a PonderNet
+        for name, wanted in problem.halting.items() if isinstance(found, Halting) else ():
+            if (value := getattr(found, name)) != wanted:  # metrics and figures would be of another training
+                said = f"its PonderNet has {name} {show(value)}, and the run {show(wanted)}"
+                raise Refused(f"--model {self.given}: {said}: it should be PonderNet(step, ..., **problem.halting)")
+        return net
 
     def said(self, error: BaseException) -> str:
         """An error of this code: its type, the first line of what it says, and the line of the file."""
@@ -76,10 +85,12 @@ class Code:
         return Refused(f"--model {self.given}: {self.said(error)}")
 
 
-def code_of(task: type[Task], given: str | None, backend: str) -> Code | None:
+def own_code(task: type[Task], options: argparse.Namespace, backend: str) -> Code | None:
     """The code of --model, else that which the task brings for a backend, read and not run; None if it brings none."""
-    if given is not None or not task.NETWORKS:
-        return None if given is None else Code(given)
+    if hasattr(options, "model"):
+        return Code(options.model)
+    if not task.NETWORKS:
+        return None
     if backend not in task.NETWORKS:
         raise Refused(
             f"tasks.{task.NAME} has networks for the backends {', '.join(task.NETWORKS)}, not for {quoted(backend)}: "

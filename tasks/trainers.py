@@ -11,10 +11,12 @@ import numpy as np
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.values import Integer
 from tasks.contracts import Task
 from tasks.own_network import Code, in_short
 
 FRAMEWORKS = ("jax", "torch")  # in the order of preference
+THREADS = Integer(1, 1024)
 
 
 def default_backend() -> str:

@@ -42,3 +42,8 @@ class Wrong(Cell):
 
 def wrong(problem) -> PonderNet:
     return PonderNet(Wrong(problem), **problem.halting)
+
+
+def other(problem) -> PonderNet:
+    """One that does not ponder as the command line says."""
+    return PonderNet(Cell(problem), **{**problem.halting, "max_steps": 3})

@@ -36,3 +36,8 @@ def wrong(problem) -> PonderNet:
     forward = net.forward
     net.forward = lambda x, h: (torch.stack([forward(x, h)[0]] * 2, -1), *forward(x, h)[1:])
     return PonderNet(net, **problem.halting)
+
+
+def other(problem) -> PonderNet:
+    """One that does not ponder as the command line says."""
+    return PonderNet(Cell(problem), **{**problem.halting, "max_steps": 3})

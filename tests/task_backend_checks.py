@@ -178,6 +178,8 @@ def check_own_network(backend: str, folder: Path) -> None:
     assert record["policy"]["accuracy"] == record["sampled_accuracy"]
     act = inside(*start, *own, "--method", "act", "--updates", "20", "--out", "act", cwd=folder)
     assert act.returncode == 0, act.stderr
+    other = [own[0], own[1].replace(":build", ":other")]
+    assert "its PonderNet has max_steps 3, and the run 5" in refused(inside(*start, *other, "--out", "no", cwd=folder))
     wrong = [own[0], own[1].replace(":build", ":wrong")]
     assert "predictions must have the shape (2,), got (2, 2)" in refused(
         inside(*start, *wrong, "--out", "no", cwd=folder)

@@ -23,12 +23,11 @@ from ponder_ref.runtime.files import TEMPORARY, alone, is_unfinished, make_folde
 from tasks.babi.card import make_card, render
 from tasks.babi.report import verdict
 from tasks.babi.task import PRETRAINED, Babi
-from tasks.command import THREADS, flag_value
-from tasks.config import Parser, to_json
-from tasks.loop import evaluate
+from tasks.config import Parser, flag_value, to_json
+from tasks.evaluation import evaluate
 from tasks.runs import CONFIG, METRICS, Run
 from tasks.shipped import MODEL, is_shipped, open_trained
-from tasks.trainers import default_backend, init_state, make_trainer
+from tasks.trainers import THREADS, default_backend, init_state, make_trainer
 
 MAX_BYTES = 4 * 10**6
 CARD, PAGE = "card.json", "card.md"

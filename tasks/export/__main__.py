@@ -24,8 +24,7 @@ from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.saved import network_of
 from ponder_ref.runtime.settings import Halting
 from ponder_ref.runtime.values import Choice, Integer, Number
-from tasks.command import flag_value, refuse
-from tasks.config import Parser, show
+from tasks.config import Parser, flag_value, refuse, show
 from tasks.export.policy import MOST_STEPS, Exit
 from tasks.registry import TASKS, task_class
 from tasks.runs import Run, is_of_a_run, read_config

@@ -13,9 +13,8 @@ from torch import nn
 from ponder_ref import checks
 from ponder_ref.base import AdamState, Batch, MuonState, Pondered, Predicted
 from ponder_ref.runtime.network import Network
-from ponder_ref.runtime.saved import REST
 from ponder_ref.runtime.settings import Optimiser
-from ponder_ref.runtime.train import flatten_state, learning_rates, split_state
+from ponder_ref.runtime.train import REST, flatten_state, learning_rates, split_state
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_output
 from ponder_torch.arrays import to_numpy
@@ -122,7 +121,7 @@ class Trainer:
         self.seed = None if net.settings is not None else seed
         self.criterion = binary_cross_entropy if output == "binary" else cross_entropy
         net.to(self.dtype).train()
-        self.params, self.rest = variables(net)
+        self.params, rest = _parts(net)
         if not self.params:
             raise ValueError("the network must have parameters to train, got none")
         self.device = next(iter(self.params.values())).device
@@ -131,7 +130,7 @@ class Trainer:
         self.by_adam = [name for name in self.params if name not in matrices]
         self.turned = net.settings is None  # a linear layer of torch has its weight as [out, in]
         self.first = {name: x.detach().clone() for name, x in self.params.items()}
-        self.first_rest = {name: x.detach().clone() for name, x in self.rest.items()}
+        self.first_rest = {name: x.detach().clone() for name, x in rest.items()}
         # Adam's parameters become views of one vector, so that an update writes them all at once.
         self.vector = _joined([self.params[name] for name in self.by_adam], self.dtype, self.device)
 
@@ -208,7 +207,7 @@ class Trainer:
 
     def _others(self) -> Tensors:
         """The variables that are not trained, as they are now: a network may replace its buffers."""
-        return variables(self.net)[1] if self.first_rest else {}
+        return _parts(self.net)[1] if self.first_rest else {}
 
     @contextmanager
     def _evaluating(self, state: TrainState) -> Iterator[None]:
@@ -286,6 +285,13 @@ class Trainer:
             muon[name] = MuonState(*(x.T for x in new)) if self.turned else new
             self.params[name].copy_(muon[name].param)
         return _Packed(adam, muon, packed.update + 1)
+
+
+def _parts(net: PonderNet) -> tuple[Tensors, Tensors]:
+    """The parameters that are trained, and all other variables."""
+    params, rest = variables(net)
+    fixed = {name: x for name, x in params.items() if not x.requires_grad}
+    return {name: x for name, x in params.items() if name not in fixed}, {**rest, **fixed}
 
 
 def _matrices(net: PonderNet) -> set[str]:
