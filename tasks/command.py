@@ -21,7 +21,7 @@ from tasks.config import Parser, add_flags, flag, flag_value, given, make, refus
 from tasks.contracts import Task
 from tasks.loop import first_parameters, train
 from tasks.options import TrainingConfig, first_difference
-from tasks.own_network import check_same, code_of, describe, try_out
+from tasks.own_network import check_same, describe, own_code, try_out
 from tasks.runs import Origin, Run, read_records
 from tasks.trainers import THREADS, default_backend, init_state, make_trainer
 
@@ -140,7 +140,7 @@ def start(task: type[Task], options: argparse.Namespace) -> int:
     backend = options.backend if hasattr(options, "backend") else default_backend()
     stop_at = stop_update(options, config)
     checkpoints.library()
-    made, code = task(config), code_of(task, getattr(options, "model", None), backend)
+    made, code = task(config), own_code(task, options, backend)
     # What is refused here leaves no folder behind.
     if code is not None:
         made.own = describe(code, made)
@@ -175,7 +175,7 @@ def resume(task: type[Task], options: argparse.Namespace) -> int:
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
     with alone(run.folder):
         start_from = run.load(file)
-        made, code = task(run.config), code_of(task, getattr(options, "model", None), backend)
+        made, code = task(run.config), own_code(task, options, backend)
         made.own = check_same(code, run.own, run.folder)
         if run.origin.data not in (None, made.check()):
             raise Refused(f"the files that {run.folder} is trained on have changed since it began")

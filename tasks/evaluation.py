@@ -16,7 +16,7 @@ from tasks.batches import Prefetch, map_tree
 from tasks.config import flag, flag_value, given, refuse, show
 from tasks.contracts import Task
 from tasks.metrics import Exits, Tally
-from tasks.own_network import check_same, code_of
+from tasks.own_network import check_same, own_code
 from tasks.runs import EVALUATIONS, Run
 from tasks.shipped import PRETRAINED, is_shipped, open_trained
 from tasks.trainers import THREADS, init_state, load_state, make_trainer
@@ -102,7 +102,7 @@ def evaluate_run(task: type[Task], options: argparse.Namespace) -> int:
     backend = options.backend if hasattr(options, "backend") else run.own_backend()
     # The model is that of the training, its data need not be at hand.
     trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
-    code = code_of(task, getattr(options, "model", None), backend)
+    code = own_code(task, options, backend)
     trained.own = check_same(code, run.own, run.folder)
     trainer, file = make_trainer(backend, trained, threads, code), getattr(options, "checkpoint", run.folder)
     if trained.own is None:  # the parameters are enough, and all that a shipped checkpoint has

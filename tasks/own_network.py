@@ -4,6 +4,7 @@ It is somebody's own, `--model FILE.py:FUNCTION`, or one that a task brings (`Ta
 command line names it, or the task, and run when the network is built; no run folder ever names code to run.
 """
 
+import argparse
 import hashlib
 import sys
 import traceback
@@ -84,10 +85,12 @@ class Code:
         return Refused(f"--model {self.given}: {self.said(error)}")
 
 
-def code_of(task: type[Task], given: str | None, backend: str) -> Code | None:
+def own_code(task: type[Task], options: argparse.Namespace, backend: str) -> Code | None:
     """The code of --model, else that which the task brings for a backend, read and not run; None if it brings none."""
-    if given is not None or not task.NETWORKS:
-        return None if given is None else Code(given)
+    if hasattr(options, "model"):
+        return Code(options.model)
+    if not task.NETWORKS:
+        return None
     if backend not in task.NETWORKS:
         raise Refused(
             f"tasks.{task.NAME} has networks for the backends {', '.join(task.NETWORKS)}, not for {quoted(backend)}: "

@@ -10,6 +10,8 @@ pytest.importorskip("flax")
 
 import jax.numpy as jnp  # noqa: E402
 from flax import nnx  # noqa: E402
+from jax.sharding import Mesh  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
 from net_cases import MODELS, STEPS, WAYS, inputs, make_run, parameters  # noqa: E402
 from nets import make_net, run_with  # noqa: E402
 
@@ -106,6 +108,33 @@ def test_the_fast_unroll_is_step_by_step(name: str, way: str, monkeypatch):
     np.testing.assert_allclose(value, right, rtol=1e-5)
     for key, slope in slopes.items():
         np.testing.assert_allclose(slope, wanted[key], atol=5e-5, err_msg=key)
+
+
+@pytest.mark.parametrize("name", ["rnn", "transformer", "pairs, xl"])
+def test_inside_shard_map(name: str):
+    """Loss and gradient where examples leave early: loops keep the types that a mesh gives their arrays."""
+    model = MODELS[name]
+    net = make_net("ponder_jax", model, parameters(name), max_steps=STEPS[name], epsilon=0.3)
+    x = inputs(name)
+    x = jax.tree.map(jnp.asarray, {"words.3": x["words.3"]} if name == "transformer" else x)
+    targets = jnp.zeros(len(jax.tree.leaves(x)[0]), jnp.float32 if model.output == "binary" else jnp.int32)
+    criterion = ponder_jax.binary_cross_entropy if model.output == "binary" else ponder_jax.cross_entropy
+    graph, params = nnx.split(net)
+
+    def loss(params, x, targets):
+        merged = nnx.merge(graph, params)
+        return merged.loss(merged(x), targets, criterion).loss
+
+    def sharded(params, x, targets):
+        return jax.value_and_grad(lambda params: jax.lax.pmean(loss(params, x, targets), "d"))(params)
+
+    specs = {"in_specs": (P(), P("d"), P("d")), "out_specs": (P(), P())}
+    mesh = Mesh(np.array(jax.devices()[:1]), ("d",))
+    value, slopes = jax.jit(jax.shard_map(sharded, mesh=mesh, **specs))(params, x, targets)
+    right, wanted = jax.jit(jax.value_and_grad(loss))(params, x, targets)
+    np.testing.assert_allclose(value, right, rtol=1e-6)
+    for got, should in zip(jax.tree.leaves(slopes), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(got, should, atol=1e-6)
 
 
 def test_what_a_trainer_evaluates_is_what_is_loaded(tmp_path: Path):

@@ -37,11 +37,11 @@ class SudokuConfig(TrainingConfig):
         return self.blanks or BLANKS[self.side]
 
 
-LEARNT: dict[str, Any] = {"lambda_p": 0.3, "beta": 0.01, "learning_rate": 2e-3, "decay": "linear"}
+COMMON: dict[str, Any] = {"lambda_p": 0.3, "beta": 0.01, "learning_rate": 2e-3, "decay": "linear"}
 
 PRESETS: dict[str, dict[str, Any]] = {
     "default": {
-        **LEARNT,
+        **COMMON,
         "max_steps": 12,
         "updates": 1500,
         "log_every": 50,
@@ -50,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "test_examples": 10_000,
     },
     "smoke": {
-        **LEARNT,
+        **COMMON,
         "blanks": (4, 6),
         "max_steps": 4,
         "batch_size": 32,
@@ -62,7 +62,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "checkpoint_every": 50,
     },
     "six": {
-        **LEARNT,
+        **COMMON,
         "size": "6",
         "blanks": (6, 24),
         "max_steps": 12,
@@ -73,13 +73,15 @@ PRESETS: dict[str, dict[str, Any]] = {
         "test_examples": 10_000,
     },
     "nine": {
-        **LEARNT,
+        **COMMON,
         "size": "9",
         "blanks": (10, 50),
-        "max_steps": 16,
-        "learning_rate": 1e-3,
+        "max_steps": 12,
+        "batch_size": 64,
         "clip": 1.0,
-        "updates": 10_000,
+        "updates": 5000,
+        "eval_every": 500,
+        "checkpoint_every": 500,
         "test_examples": 10_000,
     },
 }
