@@ -4,7 +4,6 @@ Exit code 0: measured. 2: a wrong option, or what a benchmark needs at least is 
 """
 
 import argparse
-import contextlib
 import importlib
 import sys
 from collections.abc import Callable
@@ -13,7 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, quartiles, ratios
+from benchmarks.shared import (
+    NO_FRAMEWORK,
+    Run,
+    Skipped,
+    import_or_skip,
+    interleaved,
+    limit_threads,
+    quartiles,
+    ratios,
+)
 from ponder_ref.runtime.errors import Refused, one_sentence
 from tasks.command import THREADS
 from tasks.config import Parser
@@ -130,9 +138,7 @@ def _later(name: str) -> Callable[[argparse.Namespace], int]:
 
 def _inference(options: argparse.Namespace) -> int:
     """With its threads limited."""
-    for framework in ("torch", "jax"):  # before a framework is first used
-        with contextlib.suppress(Skipped):
-            import_or_skip(f"ponder_{framework}.train", "the clone").limit_threads(options.threads)
+    limit_threads(options.threads)
     return _later("inference")(options)
 
 

@@ -19,13 +19,14 @@ from benchmarks.products import (
     preset_config,
     tallied,
     times,
+    train_chunk,
     update_run,
     with_gradients,
 )
 from benchmarks.report import Report
 from benchmarks.shared import NO_FRAMEWORK, Skipped
 from ponder_ref.base import Batch
-from ponder_ref.models._buckets import bucket_lengths, with_dropout
+from ponder_ref.models._buckets import bucket_lengths
 from ponder_ref.models.transformer import Transformer
 from tasks.babi.encode import MAX_SENTENCES
 from tasks.babi.settings import BabiConfig
@@ -41,10 +42,9 @@ def padded(task: Babi, chunk: Batch, count: int) -> Batch:
     for length in bucket_lengths(chunk.inputs):
         words = chunk.inputs[f"words.{length}"][0]
         rows += list(np.pad(words, [(0, 0), (MAX_SENTENCES + 1 - length, 0), (0, 0)]))
-    inputs = {f"words.{MAX_SENTENCES + 1}": np.stack([rows[i] for i in chosen])}
-    inputs = with_dropout(task.model(), inputs, task.config.seed, 0, task.config.max_steps)
-    rest = (array[:1, chosen] for array in chunk[1:])
-    return Batch({name: array[None] for name, array in inputs.items()}, *rest)
+    inputs = {f"words.{MAX_SENTENCES + 1}": np.stack([rows[i] for i in chosen])[None]}
+    inputs = task.model().with_masks(inputs, task.config.seed, range(1), task.config.max_steps)
+    return Batch(inputs, *(array[:1, chosen] for array in chunk[1:]))
 
 
 def forward_products(model: Transformer, buckets: dict[int, int], steps: int) -> Iterator[Counted]:
@@ -78,7 +78,7 @@ def products(model: Transformer, buckets: dict[int, int], steps: int, optimiser:
 def contenders(backend: str, config: BabiConfig, options: argparse.Namespace) -> dict[str, Work]:
     """Batches by length as the preset has them and, if that cuts stories, with whole ones; padding; products."""
     task, whole = Babi(config), Babi(dataclasses.replace(config, sentences=MAX_SENTENCES))
-    chunk, uncut = (one.batches("train", range(options.updates)) for one in (task, whole))
+    chunk, uncut = (train_chunk(one, range(options.updates)) for one in (task, whole))
     few = min(options.padded, config.batch_size)
     buckets = {length: chunk.inputs[f"words.{length}"].shape[1] for length in bucket_lengths(chunk.inputs)}
     wanted = products(task.model(), buckets, config.max_steps, config.optimiser)

@@ -20,6 +20,7 @@ from benchmarks.products import (
     preset_config,
     tallied,
     times,
+    train_chunk,
     update_run,
     with_gradients,
 )
@@ -46,7 +47,7 @@ def data_run(task: Pai, updates: int) -> Run:
 
     def run() -> float:
         held[0] += updates
-        return float(task.batches("train", range(held[0] - updates, held[0])).targets.sum())
+        return float(train_chunk(task, range(held[0] - updates, held[0])).targets.sum())
 
     return run
 
@@ -91,7 +92,7 @@ def products(model: PairTransformer, batch: int, images: int, pairs: int, steps:
 def contenders(config: PaiConfig, options: argparse.Namespace) -> dict[str, Work]:
     """Updates and bare products of each backend, updates with memory "xl" if they are asked for, and the data."""
     task, updates, threads = Pai(config), options.updates, options.threads
-    chunk = task.batches("train", range(updates))
+    chunk = train_chunk(task, range(updates))
     images, pairs = (chunk.inputs[name].shape[2] for name in ("images", "rows"))
     wanted = products(task.model(), config.batch_size, images, pairs, config.max_steps, config.optimiser)
     works = {}
@@ -100,7 +101,7 @@ def contenders(config: PaiConfig, options: argparse.Namespace) -> dict[str, Work
         works[bare(backend)] = partial(PRODUCTS[backend], wanted, updates)
     if options.xl:
         wide = Pai(dataclasses.replace(config, memory="xl"))
-        seen = wide.batches("train", range(updates))  # its masks of dropout are wider
+        seen = train_chunk(wide, range(updates))  # its masks of dropout are wider
         works |= {xl(backend): partial(update_run, backend, wide, seen, threads) for backend in options.frameworks}
     works[DATA] = partial(data_run, task, updates)
     return {name: Work(make, updates) for name, make in works.items()}

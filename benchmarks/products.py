@@ -33,6 +33,12 @@ def preset_config(task: Any, name: str, **given: Any) -> Any:
     return make(task.Config, task.PRESETS[name], given)
 
 
+def train_chunk(task: Any, updates: range) -> Batch:
+    """The batches of these updates with the masks of dropout, as a training makes them."""
+    batch, c = task.batches("train", updates), task.config
+    return batch._replace(inputs=task.model().with_masks(batch.inputs, c.seed, updates, c.max_steps))
+
+
 def update_run(backend: str, task: Any, chunk: Batch, threads: int) -> Run:
     """The updates of a chunk, again and again."""
     import_or_skip(backend, f"pip install -e '.[{backend}]'")

@@ -1,5 +1,7 @@
 """Timing side by side, and contenders that may be missing."""
 
+import contextlib
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -21,6 +23,15 @@ def import_or_skip(name: str, package: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as error:
         raise Skipped(f"{error.name!r} is not installed ({package})") from None
+
+
+def limit_threads(threads: int) -> None:
+    """How many threads the frameworks may use; to be called before either computes anything."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if threads == 1 and "xla_cpu_multi_thread_eigen" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    with contextlib.suppress(Skipped):
+        import_or_skip("torch", "").set_num_threads(threads)
 
 
 def made(makers: dict[str, Callable[[], Run]]) -> dict[str, Run]:

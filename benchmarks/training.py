@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.report import Report
-from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, made
+from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, limit_threads, made
 from ponder_ref.base import Batch
 from ponder_ref.models.rnn import Rnn
-from ponder_ref.runtime.settings import Method, Optimiser
+from ponder_ref.runtime.network import Network
+from ponder_ref.runtime.settings import Halting, Optimiser
 from tasks.parity import Parity, ParityConfig
 
 BATCH, BITS, HIDDEN, STEPS = 128, 64, 128, 20
@@ -28,7 +29,8 @@ def trainer_run(backend: str, *, epsilon: float | None = None, halting: float | 
     """Updates of the canonical RNN; with `halting` its λ is that number for good, and nothing is learnt."""
     module = import_or_skip(f"ponder_{backend}.train", f"pip install -e '.[{backend}]'")
     model, rate = Rnn(inputs=BITS, hidden=HIDDEN), 3e-4 if halting is None else 0.0
-    trainer = module.Trainer(model, Method(max_steps=STEPS, epsilon=epsilon), Optimiser(learning_rate=rate))
+    network = Network(model, Halting(max_steps=STEPS, epsilon=epsilon))
+    trainer = module.make_trainer(network, Optimiser(learning_rate=rate))
     params = model.initial_parameters(0)
     if halting is not None:
         params["halt.w"] = np.zeros_like(params["halt.w"])
@@ -214,11 +216,7 @@ def jax_products() -> Run:
 
 def training(options: argparse.Namespace) -> int:
     """Prints three tables of ratios."""
-    for backend in ("torch", "jax"):
-        try:
-            import_or_skip(f"ponder_{backend}.train", f"pip install -e '.[{backend}]'").limit_threads(options.threads)
-        except Skipped:
-            continue
+    limit_threads(options.threads)
     report = Report(
         "training",
         options,

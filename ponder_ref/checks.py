@@ -15,6 +15,14 @@ FLOATS = (*LOW_PRECISION, "float32", "float64", "complex128")  # complex128: tan
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
+class SettingError(ValueError):
+    """A setting that is refused: its name, and what is said of it. The whole sentence is both."""
+
+    def __init__(self, name: str, said: str):
+        super().__init__(f"{name} {said}")
+        self.name, self.said = name, said
+
+
 def dtype_name(x: Any) -> str:
     """ "float32" for NumPy, torch and JAX arrays alike."""
     return str(x.dtype).removeprefix("torch.")
@@ -35,7 +43,7 @@ def quoted(value: Any, longest: int = 100) -> str:
 
 def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {quoted(value)}")
+        raise SettingError(name, f"must be one of {', '.join(choices)}, got {quoted(value)}")
 
 
 def check_array(name: str, x: Any) -> None:
@@ -125,19 +133,23 @@ def check_weights(weights: Any, batch: tuple[int, ...]) -> None:
 
 def check_remainder(remainder: str) -> None:
     if remainder not in ("last", "normalize"):
-        raise ValueError(f'remainder must be "last" or "normalize", got {quoted(remainder)}')
+        raise SettingError("remainder", f'must be "last" or "normalize", got {quoted(remainder)}')
+
+
+def is_number(value: Any, interval: str) -> bool:
+    """Whether it is a Python number in an interval written as in mathematics: "(0, 1]", "[0, inf)"."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    number = float(value)  # a NaN fails every comparison
+    above = number > low or (interval[0] == "[" and number == low)
+    return above and (number < high or (interval[-1] == "]" and number == high))
 
 
 def check_number(name: str, value: Any, interval: str) -> None:
-    """A Python number in an interval written as in mathematics: "(0, 1]", "[0, inf)"."""
-    low, high = (float(end) for end in interval[1:-1].split(","))
-    ok = isinstance(value, Real) and not isinstance(value, bool)
-    if ok:
-        number = float(value)  # a NaN fails every comparison
-        above = number > low or (interval[0] == "[" and number == low)
-        ok = above and (number < high or (interval[-1] == "]" and number == high))
-    if not ok:
-        raise ValueError(f"{name} must be a number in {interval}, got {quoted(value)}")
+    """A Python number in the interval (`is_number`)."""
+    if not is_number(value, interval):
+        raise SettingError(name, f"must be a number in {interval}, got {quoted(value)}")
 
 
 def check_scalar(name: str, value: Any, interval: str) -> None:
@@ -148,12 +160,17 @@ def check_scalar(name: str, value: Any, interval: str) -> None:
         raise ValueError(f"{name} must be a number or a scalar array, got shape {tuple(value.shape)}")
 
 
+def is_count(value: Any, low: int, high: int | None = None) -> bool:
+    """Whether it is a Python integer in low..high."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and int(value) >= low and (high is None or int(value) <= high)
+
+
 def check_count(name: str, value: Any, low: int, high: int | None = None) -> None:
     """A Python integer in low..high."""
-    ok = isinstance(value, Integral) and not isinstance(value, bool)
-    if not ok or int(value) < low or (high is not None and int(value) > high):
+    if not is_count(value, low, high):
         bounds = f"of at least {low}" if high is None else f"in {low}..{high}"
-        raise ValueError(f"{name} must be an integer {bounds}, got {quoted(value)}")
+        raise SettingError(name, f"must be an integer {bounds}, got {quoted(value)}")
 
 
 def check_update_number(step: Any) -> None:
@@ -193,15 +210,13 @@ TRAINED_METHODS = (*METHODS, "ut-act")  # the Universal Transformer's own ACT, w
 def check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods=METHODS) -> None:
     """The arguments of `ponder` that are Python values."""
     check_count("max_steps", max_steps, 1)
-    if method not in methods:
-        raise ValueError(f"method must be one of {', '.join(methods)}, got {quoted(method)}")
+    check_choice("method", method, methods)
     check_count("min_steps", min_steps, 1, max_steps)
     if epsilon is not None:
         check_number("epsilon", epsilon, "(0, 1)")
         if method != "ponder":
-            raise ValueError(
-                f'epsilon is for method "ponder" alone, got epsilon {quoted(epsilon)} with method {quoted(method)}'
-            )
+            said = f'is for method "ponder" alone, got epsilon {quoted(epsilon)} with method {quoted(method)}'
+            raise SettingError("epsilon", said)
     check_remainder(remainder)
     check_number("act_epsilon", act_epsilon, "(0, 1)")
 

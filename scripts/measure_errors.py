@@ -1,6 +1,6 @@
 """Measure how far a backend is from the truth, in units of the spec's tolerances.
 
-    python scripts/measure_errors.py [--backend ponder_torch ponder_jax] [--dtype float32 ...] [--rounds 1]
+    python -m scripts.measure_errors [--backend ponder_torch ponder_jax] [--dtype float32 ...] [--rounds 1]
 
 One line a quantity of spec/tolerances.toml and dtype: the largest error found, as a share of what is allowed and
 divided by scale + atol/rtol, and where it was found. Log-probabilities, losses and gradients of a thousand steps and of
@@ -16,11 +16,9 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import vector_maths as maths
 from mpmath import mp
 
 from ponder_ref.conformance.cases import CORNERS, Seeded
@@ -31,6 +29,7 @@ from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import INTEGER_FIELDS, decision, expected, terms
 from ponder_ref.conformance.spec_data import tolerances
 from ponder_ref.conformance.subject import PRIORS, Subject, round_to
+from scripts.vectors import maths
 
 DIGITS = 50
 SIZES = ((1, 64), (2, 256), (8, 1024), (50, 512), (1000, 64))  # steps and examples
@@ -258,7 +257,9 @@ def show(label: str, dtype: str, worst: dict[str, Found]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.measure_errors", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--backend", nargs="+", default=["ponder_torch", "ponder_jax"], help="modules to measure")
     parser.add_argument("--dtype", nargs="+", default=["float64", "float32", "bfloat16", "float16"])
     parser.add_argument("--rounds", type=int, default=1, help="how many times everything is drawn anew")
@@ -274,7 +275,7 @@ def main() -> int:
             if dtype not in backend.DTYPES:
                 continue
             if any(os.environ.get(key) != value for key, value in needed.items()):
-                again = [sys.executable, str(Path(__file__)), "--bare", "--backend", name, "--dtype", dtype]
+                again = [sys.executable, "-m", "scripts.measure_errors", "--bare", "--backend", name, "--dtype", dtype]
                 done = subprocess.run([*again, "--rounds", str(args.rounds)], env=os.environ | needed)
                 bad |= done.returncode != 0
                 continue

@@ -6,7 +6,7 @@ go on at any update. Splits are streams of their own (spec tasks.md, "Splits").
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,9 +27,9 @@ class Chunk(NamedTuple):
 
 
 class EvalBatch(NamedTuple):
-    """Examples to judge: inputs for one call of the trainer; of its rows the first `counted` are counted.
+    """Examples to score: inputs for one call of the trainer; of its rows the first `counted` are counted.
 
-    targets, ids, levels (the difficulty of each) are `[B]`.
+    targets are `[B, ...answers]`, ids and levels (the group of each) `[B]`.
     """
 
     inputs: Any
@@ -54,6 +54,13 @@ def example_ids(split: str, indices: Sequence[int] | range, batch_size: int) -> 
     """Ids that count through a split, `[K, B]` int64; in evaluation a batch has EVAL_BATCH examples."""
     size = batch_size if split == "train" else EVAL_BATCH
     return np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
+
+
+def map_tree(fn: Callable[[Any], Any], tree: Any) -> Any:
+    """A tree of dicts, lists and tuples with fn of every leaf."""
+    if isinstance(tree, Mapping):
+        return {name: map_tree(fn, part) for name, part in tree.items()}
+    return [map_tree(fn, part) for part in tree] if isinstance(tree, list | tuple) else fn(tree)
 
 
 def stretches(start: int, total: int, *periods: int) -> Iterator[tuple[int, int]]:

@@ -1,39 +1,40 @@
-"""The command line of a task: train, resume, evaluate. A task is a class with the names of `tasks.parity.Parity`.
-
-It may also have `check()`, which opens everything that a training will read: what cannot be read is refused before a
-folder is made, and the same command can be given again. It returns a checksum of the files of training and validation,
-None if there are none: a run does not go on with others than it began with.
-"""
+"""The command line of a task (`tasks.contracts.Task`): train, resume, evaluate."""
 
 import argparse
 import contextlib
 import dataclasses
 import itertools
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ponder_ref.checks import quoted
+from ponder_ref.checks import SettingError, quoted
+from ponder_ref.exits import POLICIES
 from ponder_ref.runtime import checkpoint as checkpoints
+from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused, cannot_write, interrupted, one_sentence, reason
 from ponder_ref.runtime.files import alone, make_folder
+from ponder_ref.runtime.values import Choice, Integer, Number, Values
 from tasks import summary
 from tasks.batches import stretches
-from tasks.config import Choice, Integer, Number, Parser, add_flags, flag, given, make, show
+from tasks.config import Parser, add_flags, by_flag, flag, given, make, show
+from tasks.contracts import Task
 from tasks.loop import evaluate, first_parameters, train
-from tasks.options import first_difference
+from tasks.metrics import Exits
+from tasks.options import TrainingConfig, first_difference
+from tasks.own_network import Code, check_same, describe, try_out
 from tasks.runs import EVALUATIONS, Origin, Run, read_records
 from tasks.shipped import PRETRAINED, is_shipped, open_trained
-from tasks.trainers import default_backend, load_parameters, make_trainer
+from tasks.trainers import default_backend, init_state, load_state, make_trainer
 
 EXIT_CODES = "exit codes: 0 done, 1 diverged, 2 refused (one sentence), 130 or 143 stopped by a signal with all saved"
 THREADS, EXAMPLES, DRAWS = Integer(1, 1024), Integer(1, 10**7), Integer(1, 4096)
-SPLIT = Choice(("test", "valid"))
+SPLIT, POLICY, Q = Choice(("test", "valid")), Choice(POLICIES), Number("(0, 1]")
 RUNS = Path("runs")
 
 
-def parser(task: Any) -> Parser:
+def parser(task: type[Task]) -> Parser:
     p = Parser(
         prog=f"python -m tasks.{task.NAME}",
         description=task.TITLE,
@@ -48,7 +49,13 @@ def parser(task: Any) -> Parser:
         "--preset", metavar="NAME", help=f"settings that flags override: {', '.join(task.PRESETS)} (default default)"
     )
     p.add_argument(
-        "--backend", metavar="NAME", help="torch, jax, or a module with a Trainer (default: jax if it is installed)"
+        "--backend", metavar="NAME", help="torch, jax, or a module with make_trainer (default: jax if it is installed)"
+    )
+    p.add_argument(
+        "--model",
+        metavar="FILE.py:FUNCTION",
+        help="a network of your own instead of the task's: FUNCTION(problem) returns a PonderNet; also needed by "
+        "--resume and --evaluate",
     )
     p.add_argument(
         "--threads",
@@ -76,28 +83,34 @@ def parser(task: Any) -> Parser:
     folder.add_argument(
         "--checkpoint", metavar="FILE", help="with --resume or --evaluate: this checkpoint, not the newest"
     )
-    judged = p.add_argument_group("evaluation of a run")
-    judged.add_argument(
+    evaluated = p.add_argument_group("evaluation of a run")
+    evaluated.add_argument(
         "--evaluate",
         metavar="RUN",
         help="evaluate a run's newest checkpoint"
-        + (f", or the shipped one ({PRETRAINED})" if hasattr(task, "PRETRAINED") else "")
+        + (f", or the shipped one ({PRETRAINED})" if task.PRETRAINED else "")
         + "; of the flags below it takes "
         + " and ".join(flag(name) for name in task.EVALUATION_FLAGS)
         + " (--max-steps also beyond training's)",
     )
-    judged.add_argument("--split", metavar="NAME", help=f"examples to evaluate on ({SPLIT}; default test)")
-    judged.add_argument(
+    evaluated.add_argument("--split", metavar="NAME", help=f"examples to evaluate on ({SPLIT}; default test)")
+    evaluated.add_argument(
         "--examples", metavar="N", help=f"how many examples ({EXAMPLES}; default the run's --test-examples)"
     )
-    judged.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
-    judged.add_argument("--record", action="store_true", help=f"add the result to the run's {EVALUATIONS}")
+    evaluated.add_argument("--draws", metavar="N", help=f"sampled steps per example ({DRAWS}; default 1)")
+    evaluated.add_argument(
+        "--policy",
+        metavar="NAME",
+        help=f"also answer as in use, where rows leave early ({POLICY}): accuracy, mean steps and rows computed",
+    )
+    evaluated.add_argument("--q", metavar="Q", help=f"with --policy quantile: the mass ({Q}; default 0.5)")
+    evaluated.add_argument("--record", action="store_true", help=f"add the result to the run's {EVALUATIONS}")
     add_flags(p, task.Config, task.PRESETS["default"])
     task.add_own_flags(p)
     return p
 
 
-def presets_text(task: Any) -> str:
+def presets_text(task: type[Task]) -> str:
     """Every preset with its settings, as flags."""
     lines = ["presets (what they do not set is as in the paper):"]
     for name, values in task.PRESETS.items():
@@ -108,24 +121,24 @@ def presets_text(task: Any) -> str:
     return "\n".join(lines)
 
 
-def flag_value(options: argparse.Namespace, name: str, values: Integer | Number | Choice, default: Any) -> Any:
+def flag_value(options: argparse.Namespace, name: str, values: Values, default: Any) -> Any:
     """The checked value of a flag that belongs to the command and not to a config."""
     value = values.parse(getattr(options, name, str(default)))
     try:
-        values.check(flag(name), value)
-    except ValueError as error:
-        raise Refused(str(error)) from None
+        values.check(name, value)
+    except SettingError as error:
+        raise by_flag(error) from None
     return value
 
 
-def preset_of(task: Any, options: argparse.Namespace) -> dict[str, Any]:
+def preset_of(task: type[Task], options: argparse.Namespace) -> Mapping[str, Any]:
     name = getattr(options, "preset", "default")
     if name not in task.PRESETS:
         raise Refused(f"--preset must be one of {', '.join(task.PRESETS)}, got {quoted(name)}")
     return task.PRESETS[name]
 
 
-def stop_update(options: argparse.Namespace, config: Any) -> int | None:
+def stop_update(options: argparse.Namespace, config: TrainingConfig) -> int | None:
     """The update of --stop-at: one at which a call of the backend ends, so that going on makes the same calls."""
     if not hasattr(options, "stop_at"):
         return None
@@ -162,23 +175,27 @@ def free_folder(name: str) -> Path:
     raise AssertionError("numbers do not end")
 
 
-def checked(made: Any) -> str | None:
-    """Opens what a training will read; the checksum of its files."""
-    return made.check() if hasattr(made, "check") else None
+def own_code(options: argparse.Namespace) -> Code | None:
+    """The code of --model, read and not run."""
+    return Code(options.model) if hasattr(options, "model") else None
 
 
-def start(task: Any, options: argparse.Namespace) -> int:
+def start(task: type[Task], options: argparse.Namespace) -> int:
     """A new run."""
     refuse(options, ("checkpoint",), "needs --resume or --evaluate")
     config = make(task.Config, preset_of(task, options), given(options, task.Config))
     backend = options.backend if hasattr(options, "backend") else default_backend()
     stop_at = stop_update(options, config)
     checkpoints.library()
-    made = task(config)
+    made, code = task(config), own_code(options)
     # What is refused here leaves no folder behind.
-    began_with = None if config.start is None else checkpoints.fingerprint(first_parameters(made))
-    trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
-    origin = Origin(began_with, checked(made))
+    if code is not None:
+        made.own = describe(code, made)
+    params = first_parameters(made)
+    trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1), code)
+    if code is not None:
+        try_out(code, trainer, init_state(trainer, params, config.start), made)
+    origin = Origin(None if config.start is None else checkpoints.fingerprint(params or {}), made.check())
     if hasattr(options, "out"):
         folder = Path(options.out)
         make_folder(folder)
@@ -187,11 +204,11 @@ def start(task: Any, options: argparse.Namespace) -> int:
         with contextlib.suppress(OSError):  # of an output that cannot be written is said at the end
             print(f"the run is in {folder}", flush=True)
     with alone(folder):
-        run = Run.create(folder, task.NAME, config, backend, origin)
+        run = Run.create(folder, task.NAME, config, backend, origin, made.own)
         return finish(run, made, trainer, None, backend, stop_at)
 
 
-def resume(task: Any, options: argparse.Namespace) -> int:
+def resume(task: type[Task], options: argparse.Namespace) -> int:
     """Goes on with a run; flags of the config may be repeated, not changed."""
     if not hasattr(options, "out"):
         raise Refused("--resume needs --out DIR, the folder of the run")
@@ -205,14 +222,22 @@ def resume(task: Any, options: argparse.Namespace) -> int:
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
     with alone(run.folder):
         start_from = run.load(file)
-        made = task(run.config)
-        if run.origin.data not in (None, checked(made)):
+        made, code = task(run.config), own_code(options)
+        made.own = check_same(code, run.own, run.folder)
+        if run.origin.data not in (None, made.check()):
             raise Refused(f"the files that {run.folder} is trained on have changed since it began")
-        trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1))
+        trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1), code)
         return finish(run, made, trainer, start_from, backend, stop_at)
 
 
-def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str, stop_at: int | None) -> int:
+def finish(
+    run: Run,
+    made: Task,
+    trainer: Trainer,
+    start_from: checkpoints.Checkpoint | None,
+    backend: str,
+    stop_at: int | None,
+) -> int:
     """Trains, draws the run's figures and prints the summary."""
     try:
         from tasks import plots
@@ -234,7 +259,7 @@ def finish(run: Run, made: Any, trainer: Any, start_from: Any, backend: str, sto
     return 0
 
 
-def evaluate_run(task: Any, options: argparse.Namespace) -> int:
+def evaluate_run(task: type[Task], options: argparse.Namespace) -> int:
     """Evaluates a checkpoint on test examples, with another N or another range if wished."""
     fixed = [field.name for field in dataclasses.fields(task.Config) if field.name not in task.EVALUATION_FLAGS]
     refuse(options, ("stop_at",), "is for a training")
@@ -247,36 +272,65 @@ def evaluate_run(task: Any, options: argparse.Namespace) -> int:
     run, found = open_trained(task, options.evaluate, getattr(options, "checkpoint", None))
     if is_shipped(run.folder):
         refuse(options, ("record",), "goes with a run of one's own")
+    policy = policy_of(options, run)
     backend = options.backend if hasattr(options, "backend") else run.own_backend()
     # The model is that of the training, its data need not be at hand.
     trained = task(dataclasses.replace(run.config, **{k: v for k, v in explicit.items() if k != "max_steps"}))
-    trainer = make_trainer(backend, trained, threads)
-    state = load_parameters(trainer, found.arrays, getattr(options, "checkpoint", run.folder))
+    code = own_code(options)
+    trained.own = check_same(code, run.own, run.folder)
+    trainer, file = make_trainer(backend, trained, threads, code), getattr(options, "checkpoint", run.folder)
+    if trained.own is None:  # the parameters are enough, and all that a shipped checkpoint has
+        state = init_state(trainer, checkpoints.parameters(found.arrays), file)
+    else:  # which may have more, such as running means
+        state = load_state(trainer, found.arrays, file)
     made = trained  # its files are opened once
     if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
         explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])
         made = task(dataclasses.replace(run.config, **explicit))
+        made.own = trained.own
     settings = {"examples": examples or run.config.test_examples or run.config.eval_examples, "draws": draws}
     steps, update = made.config.own_steps, found.about["update"]
     print(f"checkpoint of update {update}, N = {steps}, {draws} draws", flush=True)
     for split in made.splits(stage):
-        record = {"split": split, **evaluate(trainer, state, made, split, **settings)}
+        exits = Exits(made.network().model.output, **policy) if policy else None
+        record = {"split": split, **evaluate(trainer, state, made, split, exits=exits, **settings)}
         if hasattr(options, "record"):
-            # Where data lie is another place on every machine: `data` says what they are.
-            flags = {k: show(v) for k, v in explicit.items() if k not in ("data_dir", "embeddings", "labels")}
+            # Where files lie is another place on every machine: `data` says what they are.
+            flags = {k: show(v) for k, v in explicit.items() if k not in task.FILES}
             about = {"kind": "eval", "update": update, "data": made.describe(split), **flags, "max_steps": steps}
             run.append(run.evaluations, [about | record])
-        print("\n".join(summary.of_record(record, made)))
+        print("\n".join([*summary.of_record(record, made), *policy_lines(record)]))
     return 0
 
 
+def policy_of(options: argparse.Namespace, run: Run) -> dict[str, Any]:
+    """The exit policy of --policy and --q, as arguments of `predict`; empty if none is wished."""
+    name = flag_value(options, "policy", POLICY, "fixed")
+    if name != "quantile":
+        refuse(options, ("q",), "goes with --policy quantile")
+    method = run.config.method
+    if not hasattr(options, "policy"):
+        return {}
+    if method not in ("ponder", "repeat", "once") or (method != "ponder" and name != "fixed"):
+        raise Refused(f"--policy {name} needs a run of --method ponder, and {run.folder} is one of {method}")
+    return {"policy": name} | ({"q": flag_value(options, "q", Q, 0.5)} if name == "quantile" else {})
+
+
+def policy_lines(record: dict[str, Any]) -> list[str]:
+    if (found := record.get("policy")) is None:
+        return []
+    name = found["name"] + (f" {found['q']:g}" if "q" in found else "")
+    numbers = f"accuracy {found['accuracy']:.4f}, steps {found['steps']:.3f}, {found['rows']} rows computed"
+    return [f"  policy   {name}: {numbers}"]
+
+
 @one_sentence
-def main(task: Any, arguments: Sequence[str] | None = None) -> int:
+def main(task: type[Task], arguments: Sequence[str] | None = None) -> int:
     options = parser(task).parse(arguments)
     task.use_own_flags(options)
     if hasattr(options, "evaluate"):
         return evaluate_run(task, options)
-    refuse(options, ("examples", "draws", "split", "record"), "goes with --evaluate RUN")
+    refuse(options, ("examples", "draws", "split", "policy", "q", "record"), "goes with --evaluate RUN")
     try:
         return resume(task, options) if hasattr(options, "resume") else start(task, options)
     except KeyboardInterrupt as error:  # a run that has begun says more

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -21,13 +22,16 @@ from ponder_ref import SPEC_VERSION
 from ponder_ref.checks import quoted
 from ponder_ref.models import check_parameters
 from ponder_ref.runtime import checkpoint as checkpoints
+from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import SIGNALS, Diverged, Interrupted, Refused, Terminated, interrupted
-from tasks.batches import Chunk, Prefetch, stretches
-from tasks.metrics import Tally, Window
+from ponder_ref.runtime.saved import network_of
+from tasks.batches import Chunk, Prefetch, map_tree, stretches
+from tasks.contracts import Task
+from tasks.metrics import Exits, Tally, Window
 from tasks.progress import progress
 from tasks.runs import Run
 from tasks.shipped import open_trained
-from tasks.trainers import load_state
+from tasks.trainers import init_state, load_state
 
 
 class StopSignals:
@@ -60,49 +64,66 @@ class StopSignals:
 
 
 def evaluate(
-    trainer: Any,
+    trainer: Trainer,
     state: Any,
-    task: Any,
+    task: Task,
     split: str,
     *,
     examples: int,
     draws: int = 1,
+    exits: Exits | None = None,
     before_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics").
 
-    `before_batch` may raise, to end it early.
+    Expectations are over all steps. Where there are `exits`, answers are also given as they would be in use, under
+    that policy. `before_batch` may raise, to end it early.
     """
-    method = task.config.method_settings()
-    steps = task.config.own_steps
-    tally = Tally(method, task.model().output, task.config.seed, draws, shares=task.SHARES)
+    config, network = task.config, task.network()
+    tally = Tally(network.halting, network.model.output, config.seed, draws, shares=task.SHARES)
     with Prefetch(lambda batch: batch, task.evaluation(split, examples)) as ahead:
         for batch in ahead:
             before_batch()
+            inputs = task.plain(batch.inputs) if network.is_own else batch.inputs
             # The whole batch is run, whatever is counted of it: few shapes for the backend to compile.
-            y_hat, halt_logits = trainer.unroll(state, batch.inputs, max_steps=steps)
+            y_hat, halt_logits = trainer.unroll(state, inputs, max_steps=config.own_steps)
             n = batch.counted
-            tally.add(y_hat[:, :n], halt_logits[:, :n], batch.targets[:n], batch.ids[:n], batch.levels[:n])
-    return tally.result()
+            targets, ids = batch.targets[:n], batch.ids[:n]
+            tally.add(y_hat[:, :n], halt_logits[:, :n], targets, ids, batch.levels[:n])
+            if exits is not None:
+                rows, how = map_tree(itemgetter(slice(n)), inputs), {**exits.policy, "max_steps": config.own_steps}
+                exits.add(trainer.predict(state, rows, seed=config.seed, example_ids=ids, **how), targets)
+    return {**tally.result(), **({} if exits is None else {"policy": exits.result()})}
 
 
-def first_parameters(task: Any) -> dict[str, np.ndarray]:
-    """The parameters that a training begins with: the task's own, or those of the checkpoint of --start."""
+def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
+    """The parameters that a training begins with: the task's, or those of the checkpoint of --start.
+
+    None are those that a network of somebody's own is built with.
+    """
+    network = task.network()
     if task.config.start is None:
-        return task.initial_parameters()
+        return None if network.is_own else task.initial_parameters()
     path = Path(task.config.start)
     try:
         if path.is_file():  # also that of a shipped checkpoint: the parameters are all that is wanted
             found = checkpoints.read(path, checkpoints.FORMAT, checkpoints.PARAMETERS)
         else:
             found = open_trained(type(task), task.config.start)[1]
+    except checkpoints.Damaged as error:
+        raise checkpoints.Damaged(f"--start {path}: {error.said}", error.good, "give --start") from None
     except Refused as error:
-        raise Refused(f"--start {path}: {error}".replace("add --checkpoint", "give --start")) from None
+        raise Refused(f"--start {path}: {error}") from None
     if found.about["task"] != task.NAME:
         raise Refused(f"--start {path} is of the task {quoted(found.about['task'])}, not of {task.NAME!r}")
     params = checkpoints.parameters(found.arrays)
     try:
-        check_parameters(task.model(), params)
+        theirs = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
+        if network.is_own:
+            if theirs.model != network.model:
+                raise ValueError("it has another network, or one for other inputs")
+        else:
+            check_parameters(network.model, params)
     except ValueError as error:
         raise Refused(f"--start {path} does not fit the model: {error}") from None
     return params
@@ -112,15 +133,16 @@ class Training:
     """A training under way: the trainer's state, the update it has reached, and the open window of metrics."""
 
     def __init__(
-        self, run: Run, task: Any, trainer: Any, start: checkpoints.Checkpoint | None, stop_at: int | None = None
+        self, run: Run, task: Task, trainer: Trainer, start: checkpoints.Checkpoint | None, stop_at: int | None = None
     ):
         self.run, self.task, self.trainer, self.config = run, task, trainer, task.config
+        self.network = task.network()
         if start is None:
             self.update, self.window = 0, Window()
             params = first_parameters(task)
-            if run.origin.began_with not in (None, checkpoints.fingerprint(params)):
+            if run.origin.began_with not in (None, checkpoints.fingerprint(params or {})):
                 raise Refused(f"--start {self.config.start} has changed since {run.folder} began with it")
-            self.state = trainer.init(params)
+            self.state = init_state(trainer, params, self.config.start)
         else:
             self.update, self.window = start.about["update"], Window(**start.about["window"])
             self.state = load_state(trainer, start.arrays, run.checkpoints)
@@ -166,7 +188,14 @@ class Training:
 
     def make_chunk(self, stretch: tuple[int, int]) -> Chunk:
         first, last = stretch
-        return Chunk(first, last, self.task.batches("train", range(first, last)))
+        batch = self.task.batches("train", range(first, last))
+        return Chunk(first, last, batch._replace(inputs=self.network_inputs(batch.inputs, range(first, last))))
+
+    def network_inputs(self, inputs: Any, updates: range) -> Any:
+        """The inputs of these updates as the network takes them, with the masks of its dropout."""
+        if self.network.is_own:
+            inputs = self.task.plain(inputs)
+        return self.network.model.with_masks(inputs, self.config.seed, updates, self.config.max_steps)
 
     def step(self, chunk: Chunk, show: Any) -> None:
         """The updates of a chunk and what falls on its end."""
@@ -204,7 +233,7 @@ class Training:
         broken = [name for name, array in sorted(arrays.items()) if not np.isfinite(array).all()]
         if broken:
             self.diverged(self.update, f"{broken[0]} is not finite")
-        about = self.run.checkpoint_about(self.update, SPEC_VERSION, self.window.to_json())
+        about = self.run.checkpoint_about(self.update, SPEC_VERSION, self.window.to_json(), self.network)
         checkpoints.save(self.run.checkpoints, checkpoints.Checkpoint(arrays, about), self.config.checkpoint_every)
         self.saved = self.update
 
@@ -234,8 +263,8 @@ class Training:
 
 def train(
     run: Run,
-    task: Any,
-    trainer: Any,
+    task: Task,
+    trainer: Trainer,
     start: checkpoints.Checkpoint | None,
     backend: str,
     stop_at: int | None = None,

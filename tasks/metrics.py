@@ -4,14 +4,16 @@ Sums over examples are added up batch by batch; dividing comes last.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import ponder_ref
+from ponder_ref.base import Predicted
 from ponder_ref.criteria import binary_cross_entropy, cross_entropy
 from ponder_ref.halting import log_sigmoid
-from ponder_ref.runtime.settings import Method
+from ponder_ref.priors import named_log_prior
+from ponder_ref.runtime.settings import Halting
 from ponder_ref.runtime.train import TRAIN_KEYS
 
 
@@ -21,21 +23,25 @@ def sigmoid(z: np.ndarray) -> np.ndarray:
     return np.where(z >= 0, 1, e) / (1 + e)
 
 
-def judge_answers(y_hat: np.ndarray, targets: np.ndarray, output: str) -> tuple[np.ndarray, np.ndarray]:
-    """(correct, loss), both `[..., B]` in float64, for logits `[..., B]` (binary) or `[..., B, classes]`."""
+def score_answers(y_hat: np.ndarray, targets: np.ndarray, output: str) -> tuple[np.ndarray, np.ndarray]:
+    """(correct, loss), both `[..., B]` in float64, for targets `[B, ...answers]`: right if all answers are, mean loss.
+
+    Logits are `[..., B, ...answers]` ("binary"), with the classes as last axis otherwise ("classes").
+    """
     y_hat = np.asarray(y_hat, np.float64)
+    answers = tuple(range(1 - targets.ndim, 0))
     if output == "binary":
         targets = np.broadcast_to(targets, y_hat.shape)
-        return ((y_hat > 0) == (targets == 1)).astype(np.float64), binary_cross_entropy(
-            y_hat, targets.astype(np.float64)
-        )
-    targets = np.broadcast_to(targets, y_hat.shape[:-1])
-    return (y_hat.argmax(axis=-1) == targets).astype(np.float64), cross_entropy(y_hat, targets)
+        correct, loss = (y_hat > 0) == (targets == 1), binary_cross_entropy(y_hat, targets.astype(np.float64))
+    else:
+        targets = np.broadcast_to(targets, y_hat.shape[:-1])
+        correct, loss = y_hat.argmax(axis=-1) == targets, cross_entropy(y_hat, targets)
+    return correct.all(axis=answers).astype(np.float64), loss.mean(axis=answers) if answers else loss
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
-    """One batch, judged: per example `[B]`, except `p` and `step_correct` `[N, B]`."""
+class Scored:
+    """One batch, scored: per example `[B]`, except `p` and `step_correct` `[N, B]`."""
 
     accuracy: np.ndarray  # exact expectation over the halting step
     steps: np.ndarray  # likewise
@@ -56,19 +62,28 @@ def median_steps(halt_logits: np.ndarray) -> np.ndarray:
     return done.argmax(axis=0) + 1
 
 
-def judge_ponder(y_hat, halt_logits, targets, ids, method: Method, output: str, seed: int, draws: int) -> Judged:
+class Scoring(NamedTuple):
+    """How answers are scored: the halting of the run, its kind of output, and the seed and number of sampled steps."""
+
+    halting: Halting
+    output: str
+    seed: int
+    draws: int = 1
+
+
+def score_ponder(y_hat, halt_logits, targets, ids, by: Scoring) -> Scored:
     """PonderNet: Σₙ pₙ·(·) exactly, with steps drawn by (seed, example id, draw), and at the median step.
 
     Spec H7, L1 and L2; S4; I2.
     """
-    correct, losses = judge_answers(y_hat, targets, output)
+    correct, losses = score_answers(y_hat, targets, by.output)
     z = np.asarray(halt_logits, np.float64)
-    log_p = ponder_ref.log_halting(z, remainder=method.remainder)
-    prior = ponder_ref.geometric_log_prior(method.lambda_p, len(z), dtype="float64")
+    log_p = ponder_ref.log_halting(z, remainder=by.halting.remainder)
+    prior = named_log_prior(by.halting.prior, by.halting.lambda_p, len(z), dtype="float64")
     lambdas = sigmoid(z)
-    steps = np.stack([ponder_ref.draw_steps(lambdas, seed, ids, draw=draw) for draw in range(draws)])
+    steps = np.stack([ponder_ref.draw_steps(lambdas, by.seed, ids, draw=draw) for draw in range(by.draws)])
     median = median_steps(z)
-    return Judged(
+    return Scored(
         accuracy=ponder_ref.expected_loss(log_p, correct),
         steps=ponder_ref.expected_steps(log_p),
         sampled_accuracy=np.take_along_axis(correct, steps - 1, axis=0).mean(axis=0),
@@ -82,9 +97,9 @@ def judge_ponder(y_hat, halt_logits, targets, ids, method: Method, output: str, 
     )
 
 
-def one_answer(accuracy, steps, loss_rec, loss_reg, p, step_correct) -> Judged:
+def one_answer(accuracy, steps, loss_rec, loss_reg, p, step_correct) -> Scored:
     """Of a method that answers once, whose expected, sampled and median numbers are the same."""
-    return Judged(
+    return Scored(
         accuracy=accuracy,
         steps=steps,
         sampled_accuracy=accuracy,
@@ -98,21 +113,20 @@ def one_answer(accuracy, steps, loss_rec, loss_reg, p, step_correct) -> Judged:
     )
 
 
-def judge_act(y_hat, halt_logits, targets, method: Method, output: str) -> Judged:
+def score_act(y_hat, halt_logits, targets, ids, by: Scoring) -> Scored:
     """ACT: the weighted output after each example's own number of steps; nothing is drawn (spec A1 to A4)."""
-    halting = ponder_ref.act_halting(sigmoid(np.asarray(halt_logits, np.float64)), epsilon=method.act_epsilon)
-    correct, loss = judge_answers(
-        ponder_ref.act_output(halting.weights, np.asarray(y_hat, np.float64)), targets, output
-    )
+    halting = ponder_ref.act_halting(sigmoid(np.asarray(halt_logits, np.float64)), epsilon=by.halting.act_epsilon)
+    mean = ponder_ref.act_output(halting.weights, np.asarray(y_hat, np.float64))
+    correct, loss = score_answers(mean, targets, by.output)
     steps = halting.steps.astype(np.float64)
     stops = (np.arange(1, len(y_hat) + 1)[:, None] == halting.steps).astype(np.float64)
     cost = ponder_ref.act_cost(halting.steps, halting.remainder, tau=1.0)
-    return one_answer(correct, steps, loss, cost, stops, judge_answers(y_hat, targets, output)[0])
+    return one_answer(correct, steps, loss, cost, stops, score_answers(y_hat, targets, by.output)[0])
 
 
-def judge_fixed(y_hat, targets, output: str) -> Judged:
+def score_fixed(y_hat, halt_logits, targets, ids, by: Scoring) -> Scored:
     """The answer of the last step."""
-    correct, losses = judge_answers(y_hat, targets, output)
+    correct, losses = score_answers(y_hat, targets, by.output)
     steps = np.full(correct.shape[1], float(len(correct)))
     p = np.zeros_like(correct)
     p[-1] = 1
@@ -120,43 +134,41 @@ def judge_fixed(y_hat, targets, output: str) -> Judged:
     return one_answer(last, steps, losses[-1], zero, p, correct)
 
 
-def price(method: Method) -> float:
+FIXED = {"repeat": score_fixed, "once": score_fixed}
+SCORES = {"ponder": score_ponder, **FIXED}  # every other method is a kind of ACT
+
+
+def price(halting: Halting) -> float:
     """The weight of `loss_reg` in the loss."""
-    return {"ponder": method.beta, "act": method.tau, "ut-act": method.tau}.get(method.name, 0.0)
+    return {"ponder": halting.beta, **dict.fromkeys(FIXED, 0.0)}.get(halting.method, halting.tau)
 
 
 class Tally:
     """Sums over the examples of an evaluation, in all and for each difficulty."""
 
-    def __init__(self, method: Method, output: str, seed: int, draws: int = 1, shares: bool = False):
-        self.method, self.output, self.seed, self.draws, self.shares = method, output, seed, draws, shares
+    def __init__(self, halting: Halting, output: str, seed: int, draws: int = 1, shares: bool = False):
+        self.by, self.shares = Scoring(halting, output, seed, draws), shares
+        self.score = SCORES.get(halting.method, score_act)
         self.count = 0
         self.squares = 0.0  # of the accuracies, for their standard error
         self.sums: dict[str, Any] = {}
         self.levels: dict[int, np.ndarray] = {}  # difficulty -> count, then accuracy and steps, expected and median
         self.level_shares: dict[int, np.ndarray] = {}  # difficulty -> sum of p `[N]`
 
-    def judge(self, y_hat, halt_logits, targets, ids) -> Judged:
-        if self.method.name == "ponder":
-            return judge_ponder(y_hat, halt_logits, targets, ids, self.method, self.output, self.seed, self.draws)
-        if self.method.name in ("act", "ut-act"):
-            return judge_act(y_hat, halt_logits, targets, self.method, self.output)
-        return judge_fixed(y_hat, targets, self.output)
-
     def add(self, y_hat, halt_logits, targets, ids, difficulty) -> None:
-        """Adds a batch: y_hat `[N, B, ...]`, halt_logits `[N, B]`, the rest `[B]`."""
-        judged = self.judge(y_hat, halt_logits, targets, ids)
-        for field in dataclasses.fields(judged):
-            self.sums[field.name] = self.sums.get(field.name, 0.0) + getattr(judged, field.name).sum(axis=-1)
-        self.squares += float((judged.accuracy**2).sum())
-        self.count += len(judged.accuracy)
+        """Adds a batch: y_hat `[N, B, ...]`, halt_logits `[N, B]`, targets `[B, ...answers]`, the rest `[B]`."""
+        scored = self.score(y_hat, halt_logits, targets, ids, self.by)
+        for field in dataclasses.fields(scored):
+            self.sums[field.name] = self.sums.get(field.name, 0.0) + getattr(scored, field.name).sum(axis=-1)
+        self.squares += float((scored.accuracy**2).sum())
+        self.count += len(scored.accuracy)
         for level in np.unique(difficulty):
             of = np.asarray(difficulty) == level
-            seen = (judged.accuracy, judged.steps, judged.median_accuracy, judged.median_steps)
+            seen = (scored.accuracy, scored.steps, scored.median_accuracy, scored.median_steps)
             row = np.array([of.sum(), *(values[of].sum() for values in seen)])
             self.levels[int(level)] = self.levels.get(int(level), 0.0) + row
             if self.shares:
-                self.level_shares[int(level)] = self.level_shares.get(int(level), 0.0) + judged.p[:, of].sum(axis=-1)
+                self.level_shares[int(level)] = self.level_shares.get(int(level), 0.0) + scored.p[:, of].sum(axis=-1)
 
     def result(self) -> dict[str, Any]:
         """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each.
@@ -184,17 +196,39 @@ class Tally:
             "sampled_steps": float(mean["sampled_steps"]),
             "median_accuracy": float(mean["median_accuracy"]),
             "median_steps": float(mean["median_steps"]),
-            "loss": float(mean["loss_rec"] + price(self.method) * mean["loss_reg"]),
+            "loss": float(mean["loss_rec"] + price(self.by.halting) * mean["loss_reg"]),
             "loss_rec": float(mean["loss_rec"]),
             "loss_reg": float(mean["loss_reg"]),
             "examples": self.count,
-            "draws": self.draws if self.method.name == "ponder" else 0,
+            "draws": self.by.draws if self.by.halting.method == "ponder" else 0,
             "step_accuracy": [round(float(x), 6) for x in mean["step_correct"]],
             "step_share": [round(float(x), 6) for x in mean["p"]],
             "levels": [row(level, n, *expected) for level, (n, *expected, _, _) in rows],
             "median_levels": [row(level, n, *median) for level, (n, _, _, *median) in rows],
             **({"level_shares": shares} if self.shares else {}),
         }
+
+
+class Exits:
+    """Sums over answers that were given under an exit policy, by `predict`: what early exit really did."""
+
+    def __init__(self, output: str, **policy: Any):
+        self.output, self.policy = output, policy
+        self.count, self.rows, self.right, self.steps = 0, 0, 0.0, 0.0
+
+    def add(self, found: Predicted, targets: np.ndarray) -> None:
+        correct, _ = score_answers(found.y_hat, targets, self.output)
+        self.count += len(targets)
+        self.rows += int(found.rows)
+        self.right += float(correct.sum())
+        self.steps += float(np.sum(found.steps))
+
+    def result(self) -> dict[str, Any]:
+        """Policy, accuracy, mean steps, and the rows that the step network was given."""
+        means = {"accuracy": self.right / self.count, "steps": self.steps / self.count}
+        return {"name": self.policy["policy"], **means, "rows": self.rows} | (
+            {"q": self.policy["q"]} if "q" in self.policy else {}
+        )
 
 
 def bands(levels: list[list[float]]) -> list[tuple[str, int, float, float]]:

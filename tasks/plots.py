@@ -1,4 +1,4 @@
-"""How figures look, and the figures of a single run: learning curves, accuracy by difficulty, halting and prior.
+"""How figures look, and the figures of a single run: learning curves, accuracy by group, halting and prior.
 
 matplotlib is imported when something is drawn.
 """
@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref import geometric_log_prior
+from ponder_ref.priors import named_log_prior
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.files import make_folder, write_whole
 from tasks.runs import Run, read_records
+from tasks.views import Views
 
 # Colours that people with colour-blindness can tell apart (Okabe and Ito); the paper's blue and orange come first.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000", "#F0E442")
@@ -61,7 +62,7 @@ def column(records: list[dict[str, Any]], name: str) -> np.ndarray:
     return np.array([record.get(name) for record in records], np.float64)
 
 
-def chance_line(axes: Any, guess: float | None = 0.5) -> None:
+def chance_line(axes: Any, guess: float | None) -> None:
     """The accuracy of guessing, where it is the same for all examples."""
     if guess is not None:
         axes.axhline(guess, color="grey", linewidth=0.8, linestyle=":")
@@ -101,25 +102,25 @@ def final(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return tests_of(records) or [record for record in records if "split" in record][-1:]
 
 
-def name_levels(accuracy: Any, steps: Any, difficulty: str) -> None:
-    """The axes of a figure with accuracy above and steps below, by difficulty."""
-    chance_line(accuracy)
+def name_groups(accuracy: Any, steps: Any, group: str, guess: float | None) -> None:
+    """The axes of a figure with accuracy above and steps below, by group."""
+    chance_line(accuracy, guess)
     accuracy.set_ylim(0, 1.03)
     accuracy.set_ylabel("expected accuracy")
     steps.set_ylabel("expected steps")
     steps.set_ylim(bottom=0)
-    steps.set_xlabel(f"number of {difficulty}")
+    steps.set_xlabel(f"number of {group}")
 
 
-def draw_levels(records: list[dict[str, Any]], difficulty: str, path: Path) -> Path:
-    """Accuracy (top) and steps (bottom) by difficulty at the end of training, one line for each split."""
+def draw_levels(records: list[dict[str, Any]], group: str, guess: float | None, path: Path) -> Path:
+    """Accuracy (top) and steps (bottom) by group at the end of training, one line for each split."""
     figure, (accuracy, steps) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
     for one, colour in zip(final(records), COLOURS, strict=False):
         levels = np.array(one["levels"])
         marker = "o" if len(levels) < 40 else None
         accuracy.plot(levels[:, 0], levels[:, 2], color=colour, marker=marker, markersize=3, label=one["split"])
         steps.plot(levels[:, 0], levels[:, 3], color=colour, marker=marker, markersize=3)
-    name_levels(accuracy, steps, difficulty)
+    name_groups(accuracy, steps, group, guess)
     accuracy.legend(loc="lower left")
     return save(figure, path)
 
@@ -131,8 +132,9 @@ def draw_halting(record: dict[str, Any], config: Any, guess: float | None, path:
     figure, (halting, accuracy) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
     halting.bar(n, share, color=COLOURS[0], label=f"{config.method}, mean over the examples")
     if config.method == "ponder":
-        prior = np.exp(geometric_log_prior(config.lambda_p, len(share), dtype="float64"))
-        halting.plot(n, prior, color=COLOURS[1], marker="o", markersize=3, label=f"prior, λ_p = {config.lambda_p}")
+        prior = np.exp(named_log_prior(config.prior, config.lambda_p, len(share), dtype="float64"))
+        label = f"prior, λ_p = {config.lambda_p}" if config.prior == "geometric" else f"{config.prior} prior"
+        halting.plot(n, prior, color=COLOURS[1], marker="o", markersize=3, label=label)
     halting.set_ylabel("chance of halting")
     halting.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)  # above: no bar is behind it
     accuracy.plot(n, right, color=COLOURS[0], marker="o", markersize=3)
@@ -144,15 +146,17 @@ def draw_halting(record: dict[str, Any], config: Any, guess: float | None, path:
     return save(figure, path)
 
 
-def draw_run(run: Run, task: Any) -> tuple[list[Path], str]:
+def draw_run(run: Run, task: Views) -> tuple[list[Path], str]:
     """The figures of a finished run, and why there are none if so: a training is not lost for want of a picture."""
     try:
-        records = read_records(run.metrics)
-        return [
-            draw_curves(records, run.config.method, task.GUESS, run.figures / "learning.png"),
-            draw_halting(final(records)[0], run.config, task.GUESS, run.figures / "halting.png"),
-            *task.draw(run, records),
-        ], ""
+        records, out = read_records(run.metrics), run.figures
+        drawn = [
+            draw_curves(records, run.config.method, task.GUESS, out / "learning.png"),
+            draw_halting(final(records)[0], run.config, task.GUESS, out / "halting.png"),
+        ]
+        if task.ORDERED:
+            drawn.append(draw_levels(records, task.GROUP, task.GUESS, out / "difficulty.png"))
+        return [*drawn, *task.draw(run.config, records, out)], ""
     except Refused as error:
         return [], str(error)
     except Exception as error:  # whatever it is: the numbers are safe, and figures can be drawn again from them

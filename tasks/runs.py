@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ponder_ref.runtime import network
 from ponder_ref.runtime.checkpoint import Checkpoint, file_name, listed, newest, prune, read
 from ponder_ref.runtime.errors import Refused, cannot_write, shell_word
 from ponder_ref.runtime.files import (
@@ -26,6 +27,7 @@ from ponder_ref.runtime.files import (
     read_json,
     write_whole,
 )
+from ponder_ref.runtime.network import Network
 from tasks.config import from_json, to_json
 from tasks.options import first_difference
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
@@ -46,10 +48,12 @@ class Content(msgspec.Struct):
     config: dict[str, Any]
     began_with: Name | None = None
     data: Name | None = None
+    network: dict[str, Any] | None = None  # of somebody's own (--model)
 
     def __post_init__(self) -> None:
         check_text(task=self.task, backend=self.backend)
         check_depth(self.config)
+        check_depth(self.network or {}, 16)
 
 
 def read_config(folder: Path) -> Content:
@@ -76,16 +80,35 @@ class Origin(NamedTuple):
 
 
 class Run:
-    """A folder with the task's name, its config, the backend it was begun with, and what it has from elsewhere."""
+    """A folder with the task's name, its config, the backend it was begun with, and what it has from elsewhere.
 
-    def __init__(self, folder: Path, task: str, config: Any, backend: str, origin: Origin | None = None):
+    The config is of the task's own class. `own` describes a network of somebody's own (--model), None is the task's.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        task: str,
+        config: Any,
+        backend: str,
+        origin: Origin | None = None,
+        own: Network | None = None,
+    ):
         self.folder, self.task, self.config, self.backend = folder, task, config, backend
-        self.origin = origin or Origin()
+        self.origin, self.own = origin or Origin(), own
         self.metrics, self.sessions, self.evaluations = folder / METRICS, folder / SESSIONS, folder / EVALUATIONS
         self.checkpoints, self.figures = folder / "checkpoints", folder / "figures"
 
     @classmethod
-    def create(cls, folder: Path, task: str, config: Any, backend: str, origin: Origin | None = None) -> "Run":
+    def create(
+        cls,
+        folder: Path,
+        task: str,
+        config: Any,
+        backend: str,
+        origin: Origin | None = None,
+        own: Network | None = None,
+    ) -> "Run":
         """A new run in a new or empty folder; what a crash left before config.json was whole does not count.
 
         Where others may begin one there at the same moment, the folder is made and locked before (`alone`).
@@ -98,8 +121,9 @@ class Run:
         if names:
             what = "add --resume to go on with it or choose" if CONFIG in names else "choose"
             raise Refused(f"--out {folder} is not empty: {what} another folder")
-        run = cls(folder, task, config, backend, origin)
+        run = cls(folder, task, config, backend, origin, own)
         content = {"task": task, "backend": backend, "config": to_json(config), **run.origin.as_json()}
+        content |= {} if own is None else {"network": own.to_json()}
         write_whole(folder / CONFIG, (json.dumps(content, indent=2) + "\n").encode())
         return run
 
@@ -110,7 +134,11 @@ class Run:
         if content.task != task:
             raise Refused(f"{folder} is a run of the task {content.task!r}, not of {task!r}")
         config = from_json(config_type, content.config, str(folder / CONFIG))
-        return cls(folder, task, config, content.backend, Origin(content.began_with, content.data))
+        try:
+            own = None if content.network is None else network.from_json(content.network)
+        except ValueError as error:
+            raise Refused(f"{folder / CONFIG}: {error}") from None
+        return cls(folder, task, config, content.backend, Origin(content.began_with, content.data), own)
 
     def own_backend(self) -> str:
         """The backend that config.json names, if it is one of the project's."""
@@ -156,15 +184,12 @@ class Run:
         prune(self.checkpoints, update, self.config.checkpoint_every)
         write_whole(self.metrics, "".join(kept).encode())
 
-    def checkpoint_about(self, update: int, spec_version: str, window: dict[str, Any]) -> dict[str, Any]:
-        """What a checkpoint says beside its arrays."""
-        return {
-            "task": self.task,
-            "config": to_json(self.config),
-            "spec": spec_version,
-            "update": update,
-            "window": window,
-        }
+    def checkpoint_about(
+        self, update: int, spec_version: str, window: dict[str, Any], trained: Network | None = None
+    ) -> dict[str, Any]:
+        """What a checkpoint says beside its arrays; older ones do not describe the network that is trained."""
+        about = {"task": self.task, "config": to_json(self.config), "spec": spec_version, "update": update}
+        return {**about, "window": window} | ({} if trained is None else {"network": trained.to_json()})
 
     def load(self, file: Path | None = None) -> Checkpoint | None:
         """The newest checkpoint, or the one in `file`; it must be of this very run's config."""
@@ -180,6 +205,10 @@ class Run:
         theirs = from_json(type(self.config), checkpoint.about["config"], str(name))
         if difference := first_difference(theirs, self.config):
             raise Refused(f"{name} belongs to another run: {difference}")
+        model = (checkpoint.about.get("network") or {}).get("model", {})
+        ours = None if self.own is None else self.own.to_json()["model"]
+        if ours != (model if model.get("kind") == network.OWN else None):
+            raise Refused(f"{name} belongs to another run: its network is another one (--model)")
         return checkpoint
 
     def drop_after(self, update: int) -> None:
@@ -195,11 +224,12 @@ class Run:
         return f"python -m tasks.{self.task}"
 
     def resume_command(self) -> str:
-        return f"{self.command()} --out {shell_word(str(self.folder))} --resume{self.backend_flag()}"
+        return f"{self.command()} --out {shell_word(str(self.folder))} --resume{self.code_flags()}"
 
     def evaluate_command(self) -> str:
-        return f"{self.command()} --evaluate {shell_word(str(self.folder))}{self.backend_flag()}"
+        return f"{self.command()} --evaluate {shell_word(str(self.folder))}{self.code_flags()}"
 
-    def backend_flag(self) -> str:
-        """What a command needs for a run of somebody's own backend: the folder's word is not enough."""
-        return "" if self.backend in FRAMEWORKS else f" --backend {shell_word(self.backend)}"
+    def code_flags(self) -> str:
+        """What a command needs for somebody's own backend or network: the folder's word is not enough."""
+        model = "" if self.own is None else f" --model {shell_word(self.own.model.name)}"
+        return model + ("" if self.backend in FRAMEWORKS else f" --backend {shell_word(self.backend)}")

@@ -5,11 +5,11 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from ponder_ref.runtime.checkpoint import PARAMETERS, Checkpoint, read
 from ponder_ref.runtime.errors import Refused
 from tasks.config import from_json
+from tasks.contracts import Task
 from tasks.runs import Run
 from tasks.trainers import default_backend
 
@@ -21,9 +21,9 @@ def is_shipped(folder: Path) -> bool:
     return os.path.isfile(folder / MODEL)
 
 
-def open_trained(task: Any, name: str, file: str | None = None) -> tuple[Run, Checkpoint]:
+def open_trained(task: type[Task], name: str, file: str | None = None) -> tuple[Run, Checkpoint]:
     """Run and newest checkpoint (or the one in `file`) of a folder, or of the word "pretrained"."""
-    folder = getattr(task, "PRETRAINED", None) if name == PRETRAINED else Path(name)
+    folder = task.PRETRAINED if name == PRETRAINED else Path(name)
     if folder is None or (name == PRETRAINED and not is_shipped(folder)):
         raise Refused(f"no checkpoint of {task.NAME} is shipped here: train one with python -m tasks.{task.NAME}")
     if is_shipped(folder):

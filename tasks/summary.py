@@ -3,21 +3,19 @@
 import math
 import re
 import shlex
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tasks.config import flag, show
-from tasks.metrics import bands, price
+from tasks.metrics import price
 from tasks.records import has_median
 
 
-def table(record: dict[str, Any], difficulty: str) -> list[str]:
-    """Accuracy and steps of a band of difficulties, a row each."""
-    rows = [f"  {difficulty:>12} {'examples':>9} {'accuracy':>9} {'steps':>7}"]
-    rows += [
-        f"  {label:>12} {n:>9} {accuracy:>9.3f} {steps:>7.2f}" for label, n, accuracy, steps in bands(record["levels"])
-    ]
-    return rows
+def table(group: str, rows: Iterable[Sequence[Any]]) -> list[str]:
+    """Number of examples, accuracy and steps of each group, or band of them, by its name."""
+    lines = [f"  {group:>12} {'examples':>9} {'accuracy':>9} {'steps':>7}"]
+    return lines + [f"  {name:>12} {n:>9} {accuracy:>9.3f} {steps:>7.2f}" for name, n, accuracy, steps in rows]
 
 
 def of_record(record: dict[str, Any], task: Any) -> list[str]:
@@ -39,7 +37,7 @@ def of_record(record: dict[str, Any], task: Any) -> list[str]:
             f"  accuracy {record['accuracy']:.4f} (standard error {error:.4f})",
             f"  steps    {record['expected_steps']:.3f}",
         ]
-    weight = price(task.config.method_settings())
+    weight = price(task.config.halting())
     parts = [record.get(name, math.nan) for name in ("loss", "loss_rec", "loss_reg")]  # a file may lack them
     lines.append(f"  loss     {parts[0]:.4f} = {parts[1]:.4f} + {weight:g} · {parts[2]:.4f}")
     return lines + task.report(record)
@@ -85,12 +83,12 @@ def for_seeds(name: str, seed: int, shown: str) -> str:
     return re.sub(rf"-{seed}$", f"-{shown}", name)
 
 
-def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
+def training_command(config: Any, backend: str, task: Any, *, seed: str | None = None) -> str:
     """The command that makes a run: the preset nearest to it, and the flags in which it differs.
 
     `seed` stands for the run's own seed where the command is that of several runs.
     """
-    values = {name: getattr(run.config, name) for name in run.config.__dataclass_fields__}
+    values = {name: getattr(config, name) for name in config.__dataclass_fields__}
     defaults = task.Config()
 
     def differences(preset: str) -> dict[str, Any]:
@@ -98,10 +96,11 @@ def training_command(run: Any, task: Any, *, seed: str | None = None) -> str:
         return {name: value for name, value in values.items() if value != base[name] and name != "seed"}
 
     preset = min(task.PRESETS, key=lambda name: len(differences(name)))
-    # A folder of data is another one on every machine.
-    shown = {name: "DIR" if name == "data_dir" else show(value) for name, value in differences(preset).items()}
+    shown = {name: show(value) for name, value in differences(preset).items()}
+    shown |= {name: word for name, word in task.FILES.items() if name in shown}  # another place on every machine
     if seed is not None and "start" in shown:  # begun with the run of the same seed, by its name
-        shown["start"] = for_seeds(shown["start"], run.config.seed, seed)
+        shown["start"] = for_seeds(shown["start"], config.seed, seed)
     flags = [f"{flag(name)} {shlex.quote(value)}" for name, value in sorted(shown.items())]
-    own = f"--seed {run.config.seed if seed is None else seed}"
-    return " ".join([run.command(), f"--preset {preset}", *flags, own, f"--backend {shlex.quote(run.backend)}"])
+    own = f"--seed {config.seed if seed is None else seed}"
+    command = f"python -m tasks.{task.NAME} --preset {preset}"
+    return " ".join([command, *flags, own, f"--backend {shlex.quote(backend)}"])

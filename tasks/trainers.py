@@ -2,12 +2,17 @@
 
 import importlib
 import os
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from ponder_ref.checks import quoted
-from ponder_ref.runtime.checkpoint import parameters
+from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
+from tasks.contracts import Task
+from tasks.own_network import Code, in_short
 
 FRAMEWORKS = ("jax", "torch")  # in the order of preference
 
@@ -27,15 +32,9 @@ def backend_of_file(backend: str, file: object) -> str:
     return backend
 
 
-def in_short(error: BaseException) -> str:
-    """An error of somebody else's code: its type and the first line of what it says."""
-    said = str(error).strip()
-    return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
-
-
 def load(backend: str, dtype: str) -> Any:
-    """The module with the `Trainer` of a backend: "torch", "jax", or a module of somebody else's by its dotted name."""
-    unknown = f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with a Trainer, got {quoted(backend)}"
+    """The module with a backend's `make_trainer`: "torch", "jax", or somebody else's module by its dotted name."""
+    unknown = f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with make_trainer, got {quoted(backend)}"
     if not all(backend.split(".")):  # nothing, or a relative name
         raise Refused(unknown)
     name = f"ponder_{backend}.train" if backend in FRAMEWORKS else backend
@@ -54,39 +53,43 @@ def load(backend: str, dtype: str) -> Any:
         ) from None
     except (Exception, SystemExit) as error:  # whatever is wrong with the module, or with the framework's installation
         raise Refused(f"--backend {backend}: the module {name} cannot be imported: {in_short(error)}") from None
-    if not hasattr(module, "Trainer"):
-        raise Refused(f"--backend {backend}: the module {name} has no Trainer")
+    if not hasattr(module, "make_trainer"):
+        raise Refused(f"--backend {backend}: the module {name} has no make_trainer")
     return module
 
 
-def make_trainer(backend: str, task: Any, threads: int) -> Any:
-    """The backend's trainer for a task's model, method and optimiser."""
+def make_trainer(backend: str, task: Task, threads: int, code: Code | None = None) -> Trainer:
+    """The backend's trainer for a task's network and optimiser; `code` builds a network of somebody's own."""
     c = task.config
     module = load(backend, c.dtype)
-    settings = task.model(), c.method_settings(), c.optimiser_settings()
+    network, optimiser = task.network(), c.optimiser_settings()
     try:
         if hasattr(module, "limit_threads"):
             module.limit_threads(threads)
-        return module.Trainer(*settings, dtype=c.dtype, threads=threads)
-    except ValueError as error:
-        raise Refused(f"backend {quoted(backend)}: {error}") from None
-    except RuntimeError as error:  # JAX's, where JAX_PLATFORMS names what this machine does not have
-        raise Refused(f"backend {quoted(backend)} cannot be started: {in_short(error)}") from None
+        return module.make_trainer(network, optimiser, dtype=c.dtype, threads=threads, build=code)
+    except Refused:
+        raise
     except Exception as error:
+        if code is not None:
+            raise code.refusal(error) from None
+        if isinstance(error, ValueError):
+            raise Refused(f"backend {quoted(backend)}: {error}") from None
+        if isinstance(error, RuntimeError):  # JAX's, where JAX_PLATFORMS names what this machine does not have
+            raise Refused(f"backend {quoted(backend)} cannot be started: {in_short(error)}") from None
         if backend in FRAMEWORKS:  # a fault of this project, which should be seen
             raise
-        raise Refused(f"--backend {backend}: its Trainer cannot be made: {in_short(error)}") from None
+        raise Refused(f"--backend {backend}: its trainer cannot be made: {in_short(error)}") from None
 
 
-def load_parameters(trainer: Any, arrays: dict[str, Any], file: object) -> Any:
-    """A state with the checkpoint's parameters and nothing else of it: enough for evaluation."""
+def init_state(trainer: Trainer, params: Mapping[str, np.ndarray] | None, file: object) -> Any:
+    """The state before the first update with these parameters, None are the network's own."""
     try:
-        return trainer.init(parameters(arrays))
+        return trainer.init(params)
     except ValueError as error:
         raise Refused(f"{file} does not fit the run's model: {error}") from None
 
 
-def load_state(trainer: Any, arrays: dict[str, Any], file: object) -> Any:
+def load_state(trainer: Trainer, arrays: dict[str, Any], file: object) -> Any:
     """The trainer's state from a checkpoint's arrays; those of another model are refused."""
     try:
         return trainer.load(arrays)

@@ -15,6 +15,7 @@ import ponder_ref
 from ponder_ref.models import rnn as models
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.runtime.checkpoint import Checkpoint, save
+from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.train import flatten_state
 from tasks.export.__main__ import main
 from tasks.export.policy import Exit
@@ -60,13 +61,18 @@ def inputs(count: int, hardness: float | None = None) -> np.ndarray:
     return x
 
 
-def make_run(folder: Path, params: dict[str, np.ndarray] | None = None, config: ParityConfig = CONFIG) -> Path:
-    """A run folder with one checkpoint of the parameters."""
+def make_run(
+    folder: Path,
+    params: dict[str, np.ndarray] | None = None,
+    config: ParityConfig = CONFIG,
+    network: Network | None = None,
+) -> Path:
+    """A run folder with one checkpoint of the parameters; older ones do not describe their network."""
     params = parameters() if params is None else params
     run = Run.create(folder, "parity", config, "jax")
     run.make_folders()
     nothing = {name: np.zeros_like(x) for name, x in params.items()}
-    about = run.checkpoint_about(7, ponder_ref.SPEC_VERSION, {})
+    about = run.checkpoint_about(7, ponder_ref.SPEC_VERSION, {}, network)
     save(run.checkpoints, Checkpoint(flatten_state(params, nothing, nothing, 7), about), every=1)
     return folder
 

@@ -6,10 +6,16 @@ The model is a logistic regression; step n multiplies its logit by n, and the ha
 import errno
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+
+import ponder_ref
+from ponder_ref import checks
+from ponder_ref.base import Predicted
+from ponder_ref.runtime.network import Network
+from ponder_ref.runtime.settings import Halting, Optimiser
 
 
 def die() -> None:
@@ -53,23 +59,25 @@ class Trainer:
     process a signal there (TEST_SIGNALS=n of them), TEST_SIGNAL_AT_UNROLL=n:number at the nth batch of evaluations.
     """
 
-    def __init__(self, model: Any, method: Any, optimiser: Any, *, dtype: str = "float32", threads: int | None = None):
-        self.model, self.method, self.optimiser, self.dtype = model, method, optimiser, dtype
+    def __init__(self, inputs: int, halting: Halting, optimiser: Optimiser, dtype: str, grow: float = 1.0):
+        self.inputs, self.halting, self.optimiser, self.dtype, self.grow = inputs, halting, optimiser, dtype, grow
         self.nan_at = int(os.environ.get("TEST_NAN_AT", "-1"))
         self.signal_at, self.signal = map(int, os.environ.get("TEST_SIGNAL_AT", "-1:0").split(":"))
         self.signals = int(os.environ.get("TEST_SIGNALS", "1"))
         self.unrolls, self.unroll_signal = map(int, os.environ.get("TEST_SIGNAL_AT_UNROLL", "0:0").split(":"))
-        self.steps = 1 if method.name == "once" else method.max_steps
+        self.steps = 1 if halting.method == "once" else halting.max_steps
 
-    def init(self, params: dict[str, np.ndarray]) -> State:
+    def init(self, params: Mapping[str, np.ndarray] | None = None) -> State:
+        if params is None:
+            return State(np.zeros(self.inputs, self.dtype), 0)
         first = params["w"] if "w" in params else params["rnn.w_x"][:, 0]  # of a checkpoint, or of the model
-        if first.shape != (self.model.inputs,):
-            raise ValueError(f"w must have the shape {(self.model.inputs,)}, got {first.shape}")
+        if first.shape != (self.inputs,):
+            raise ValueError(f"w must have the shape {(self.inputs,)}, got {first.shape}")
         return State(first.astype(self.dtype), 0)
 
-    def load(self, arrays: dict[str, np.ndarray]) -> State:
-        if arrays["params.w"].shape != (self.model.inputs,):
-            raise ValueError(f"params.w must have the shape {(self.model.inputs,)}, got {arrays['params.w'].shape}")
+    def load(self, arrays: Mapping[str, np.ndarray]) -> State:
+        if arrays["params.w"].shape != (self.inputs,):
+            raise ValueError(f"params.w must have the shape {(self.inputs,)}, got {arrays['params.w'].shape}")
         return State(arrays["params.w"].astype(self.dtype), int(arrays["update"]))
 
     def dump(self, state: State) -> dict[str, np.ndarray]:
@@ -83,7 +91,7 @@ class Trainer:
             if update == self.signal_at:
                 for _ in range(self.signals):
                     os.kill(os.getpid(), self.signal)
-            y = x @ w
+            y = self.grow * (x @ w)
             chance = 1 / (1 + np.exp(-y))
             loss = np.logaddexp(0, y).mean() - (t * y).mean() + (np.nan if update == self.nan_at else 0)
             grad = (x * (chance - t)[:, None]).mean(axis=0)
@@ -99,5 +107,25 @@ class Trainer:
         if self.unrolls == 0:
             os.kill(os.getpid(), self.unroll_signal)
         n = np.arange(1, (max_steps or self.steps) + 1, dtype=np.float64)[:, None]
-        y = (inputs @ state.w)[None]
+        y = self.grow * (inputs @ state.w)[None]
         return y * n, np.broadcast_to(y * 0 + n - 2, (len(n), len(inputs))).copy()
+
+    def predict(self, state: State, inputs: np.ndarray, **options: Any) -> Predicted:
+        checks.check_predictable(self.halting.method, options["policy"])
+
+        def step(h: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            n = h[:, :1] + 1
+            return self.grow * (h[:, 1:] @ state.w) * n[:, 0], np.concatenate([n, h[:, 1:]], axis=1), n[:, 0] - 2
+
+        start = np.concatenate([np.zeros((len(inputs), 1)), inputs], axis=1)
+        return ponder_ref.predict(step, None, start, **options)
+
+
+def make_trainer(
+    network: Network, optimiser: Optimiser, *, dtype: str = "float32", threads: int | None = None, build: Any = None
+) -> Trainer:
+    """The contract's (`ponder_ref.runtime.contracts.MakesTrainer`); a network of one's own is a factor of the logit."""
+    if not network.is_own:
+        return Trainer(network.model.inputs, network.halting, optimiser, dtype)
+    problem = network.model.problem(network.halting)
+    return Trainer(*problem.inputs.shape, network.halting, optimiser, dtype, build(problem))

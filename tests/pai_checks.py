@@ -12,8 +12,8 @@ from pai_writer import example, frame
 from ponder_ref.models import check_parameters
 from tasks.metrics import TRAIN_KEYS
 from tasks.pai.layout import Inputs, take
-from tasks.pai.records import read_data, read_length
 from tasks.pai.released import Trials, naming, trials_of
+from tasks.pai.tfrecord import read_data, read_length
 from tasks.pai.trials import Queries, make_queries, query_count, query_types
 
 

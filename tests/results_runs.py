@@ -1,8 +1,6 @@
 """Run folders made up for the page of results, and the page that is made of them. A helper of the tests."""
 
-import importlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,9 @@ from tasks import figures, plots
 from tasks.babi import report
 from tasks.config import to_json
 from tasks.pai import report as pai_report
+from tasks.results.__main__ import make
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-
-
-@pytest.fixture(name="make")
-def fixture_make(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Path], list[str]]:
-    """`make` of docs/make_results.py, which is run as a script and finds its modules beside it."""
-    monkeypatch.syspath_prepend(str(DOCS))
-    return importlib.import_module("make_results").make
 
 
 @pytest.fixture(name="unsaved")
@@ -75,7 +67,7 @@ def rows_of(page: str, run: str, split: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")][2:] for line in lines]
 
 
-def page_of(make, place: Path, task: str, **about: Any) -> str:
+def page_of(place: Path, task: str, **about: Any) -> str:
     write_about(place / "results" / "made", task=task, **about)
     make(place / "results", place)
     return (place / "results.md").read_text(encoding="utf-8")

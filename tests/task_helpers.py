@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
-from tasks.parity import main
+from tasks.parity.__main__ import main
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = ["--preset", "smoke", "--updates", "120", "--chunk", "10", "--log-every", "30", "--eval-every", "50"]

@@ -22,11 +22,9 @@ import ponder_ref  # noqa: E402
 from ponder_jax.arrays import jitted  # noqa: E402
 from ponder_ref.conformance import interface  # noqa: E402
 from ponder_ref.conformance.compare import assert_close  # noqa: E402
+from scripts.measure_errors import LOGITS, exact_log_halting, exact_loss  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-from measure_errors import LOGITS, exact_log_halting, exact_loss  # noqa: E402
-
 REMAINDERS = ("last", "normalize")
 CORNERS = (1e4, -1e4, 89.0, -89.0, 40.0, -17.0, 0.0)
 BETA = 0.25

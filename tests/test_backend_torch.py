@@ -1,8 +1,5 @@
 """The torch backend where the judge does not look: autograd, compilers, fake devices, and 50-digit arithmetic."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,9 +12,7 @@ import ponder_ref  # noqa: E402
 import ponder_torch as pt  # noqa: E402
 from ponder_ref.conformance import interface  # noqa: E402
 from ponder_ref.conformance.compare import assert_close  # noqa: E402
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
-from measure_errors import LOGITS, exact_log_halting, exact_loss  # noqa: E402
+from scripts.measure_errors import LOGITS, exact_log_halting, exact_loss  # noqa: E402
 
 REMAINDERS = ("last", "normalize")
 CORNERS = (1e4, -1e4, 89.0, -89.0, 40.0, -17.0, 0.0)

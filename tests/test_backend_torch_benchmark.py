@@ -6,7 +6,7 @@ from benchmark_checks import check_babi, check_inference, check_pai, check_refus
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.pai import products
-from benchmarks.products import preset_config, update_run
+from benchmarks.products import preset_config, train_chunk, update_run
 from tasks.pai.task import Pai
 
 
@@ -32,7 +32,7 @@ def test_pai(tmp_path):
 def test_products_are_those_that_torch_counts(given):
     """Two updates, each multiplication and addition counted by itself."""
     task = Pai(preset_config(Pai, "smoke", **given))
-    c, chunk = task.config, task.batches("train", range(2))
+    c, chunk = task.config, train_chunk(task, range(2))
     run = update_run("torch", task, chunk, 1)
     with FlopCounterMode(display=False) as counter:
         run()

@@ -14,7 +14,6 @@ import export_checks as checks
 import torch
 
 import ponder_torch
-from ponder_torch.train import Trainer
 
 
 def test_onnx_answers_as_the_torch_model(tmp_path: Path):
@@ -23,11 +22,10 @@ def test_onnx_answers_as_the_torch_model(tmp_path: Path):
     assert checks.export(folder, "--format", "onnx", "--out", tmp_path / "run.onnx").returncode == 0
     x, ids = checks.inputs(1000), np.arange(1000)
     y_hat, steps, iterations = checks.onnx_runner(tmp_path / "run.onnx")(x, ids)
-    config = checks.CONFIG
-    trainer = Trainer(checks.MODEL, config.method_settings(), config.optimiser_settings())
-    all_y, z = trainer.unroll(trainer.init(checks.parameters()), x)
-    lambdas = torch.sigmoid(torch.from_numpy(z))
-    uniforms = ponder_torch.halting_uniforms(checks.SEED, torch.from_numpy(ids), max_steps=len(z))
+    with torch.no_grad():
+        out = ponder_torch.load(folder)(torch.from_numpy(x))
+    all_y, lambdas = out.y_hat.numpy(), torch.sigmoid(out.halt_logits)
+    uniforms = ponder_torch.halting_uniforms(checks.SEED, torch.from_numpy(ids), max_steps=len(lambdas))
     right = ponder_torch.sample_steps(lambdas, uniforms).numpy()
     near = ((lambdas - uniforms).abs() < checks.MARGIN).any(0).numpy()
     assert near.sum() < 10

@@ -1,6 +1,8 @@
 """A run's network in torch: loaded, used, saved and loaded again, and what is refused."""
 
 import copy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,14 @@ def test_saved_and_loaded_again(tmp_path: Path, name: str):
         assert torch.equal(first, second)
 
 
+def test_a_parameter_that_is_not_trained_is_saved(tmp_path: Path):
+    net = load(make_run(train, tmp_path / "run", "rnn"))
+    net.step.get_parameter("rnn.w_x").requires_grad_(False)
+    net.save(tmp_path / "saved")
+    x = tensors(inputs("rnn"))
+    assert torch.equal(load(tmp_path / "saved")(x).y_hat, net(x).y_hat)
+
+
 def test_the_dtype_is_that_of_the_file(tmp_path: Path):
     net = load(make_run(train, tmp_path / "run", "rnn")).double()
     net.save(tmp_path / "saved")
@@ -233,3 +243,27 @@ def test_what_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="saved with the name of its prior, and log_prior has none"):
         net.save(tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
+
+
+def test_without_what_reads_files():
+    """A network is built, trained and used where neither safetensors nor msgspec is installed."""
+    code = """
+import sys
+sys.modules["msgspec"] = sys.modules["safetensors"] = None
+import numpy as np
+import torch
+import ponder_torch
+from ponder_ref.base import Batch
+from ponder_ref.runtime.settings import Optimiser
+from ponder_torch.train import Trainer
+class Step(torch.nn.Linear):
+    def forward(self, x, h):
+        h = super().forward(x + h)
+        return h[:, 0], h, h[:, 1]
+net = ponder_torch.PonderNet(Step(2, 2), max_steps=2, initial_state=torch.zeros_like)
+trainer = Trainer(net, Optimiser(), output="binary")
+batch = Batch(np.ones((1, 3, 2), np.float32), np.ones((1, 3)), None, None)
+print(trainer.dump(trainer.train_steps(trainer.init(), batch)[0])["update"], len(net.predict(torch.ones(3, 2)).steps))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.split() == ["1", "3"], done.stderr

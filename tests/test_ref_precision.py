@@ -1,8 +1,6 @@
 """The NumPy reference against 50-digit arithmetic and against its own complex steps, and what it says of bad values."""
 
 import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 import ponder_ref
 from ponder_ref import gradients
-
-sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))
-from measure_errors import LOGITS, exact_log_halting, exact_loss
+from scripts.measure_errors import LOGITS, exact_log_halting, exact_loss
 
 REMAINDERS = ("last", "normalize")
 RTOL, GRADIENT_RTOL = 1e-12, 1e-10

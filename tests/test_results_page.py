@@ -1,8 +1,6 @@
 """The page of results: made from run folders, with the numbers that are in them, and up to date."""
 
-import importlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from results_runs import (
     cells,
     evaluation,
     every_task,
-    fixture_make,  # noqa: F401
     fixture_unsaved,  # noqa: F401
     logged,
     page_of,
@@ -26,16 +23,12 @@ from results_runs import (
 
 from ponder_ref.runtime.errors import Refused
 from tasks.babi.settings import BabiConfig
+from tasks.pai.results import hardness
 from tasks.pai.settings import PaiConfig
 from tasks.parity import ParityConfig
+from tasks.results.__main__ import make
 
 RELEASED = "20 tasks, files of en-valid-10k"
-
-
-@pytest.fixture
-def hardness(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, set[int]], list[str]]:
-    monkeypatch.syspath_prepend(str(DOCS))
-    return importlib.import_module("results_page.pai").hardness
 
 
 def babi_runs(results: Path, seeds: tuple[int, ...] = (0, 1)) -> None:
@@ -54,7 +47,7 @@ def babi_runs(results: Path, seeds: tuple[int, ...] = (0, 1)) -> None:
     write_about(results / "made", task="babi")
 
 
-def test_the_numbers_of_babi_are_those_of_the_runs(make, tmp_path: Path):
+def test_the_numbers_of_babi_are_those_of_the_runs(tmp_path: Path):
     babi_runs(tmp_path / "results")
     assert make(tmp_path / "results", tmp_path) == ["made"]
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
@@ -79,7 +72,7 @@ def test_the_numbers_of_babi_are_those_of_the_runs(make, tmp_path: Path):
     assert len(links) == 5 and all((tmp_path / link).read_bytes().startswith(b"\x89PNG") for link in links)
 
 
-def test_effort_is_counted_through_the_runs_that_a_run_began_with(make, unsaved, tmp_path: Path):
+def test_effort_is_counted_through_the_runs_that_a_run_began_with(unsaved, tmp_path: Path):
     """A first run that does not solve all tasks, a second that begins with it and does, a third whose first is lost."""
     folder = tmp_path / "results" / "made"
     batch = {"batch_size": 8, "updates": 40}
@@ -101,7 +94,7 @@ def test_effort_is_counted_through_the_runs_that_a_run_began_with(make, unsaved,
     assert "| lost | 1 of 1" not in page and "left out are runs that began with one that is not here" in page
 
 
-def test_the_page_depends_on_the_runs_alone(make, unsaved, tmp_path: Path):
+def test_the_page_depends_on_the_runs_alone(unsaved, tmp_path: Path):
     """The order in which folders were made says nothing."""
     pages = []
     for name, seeds in (("first", (0, 1)), ("again", (1, 0))):
@@ -111,7 +104,7 @@ def test_the_page_depends_on_the_runs_alone(make, unsaved, tmp_path: Path):
     assert pages[0] == pages[1]
 
 
-def test_other_tasks_have_a_column_for_every_difficulty(make, unsaved, tmp_path: Path):
+def test_other_tasks_have_a_column_for_every_group(unsaved, tmp_path: Path):
     folder = tmp_path / "results" / "made"
     for seed, right in enumerate((0.5, 0.7)):
         levels = [[1, 10, 1.0, 2.0], [2, 30, right, 3.0]] + ([] if seed else [[3, 10, 0.25, 4.0]])
@@ -130,7 +123,7 @@ def test_other_tasks_have_a_column_for_every_difficulty(make, unsaved, tmp_path:
     assert rows_of(page, "ponder", "test")[1] == wanted
 
 
-def test_the_page_has_the_median_step_where_it_was_noted(make, unsaved, tmp_path: Path):
+def test_the_page_has_the_median_step_where_it_was_noted(unsaved, tmp_path: Path):
     folder = tmp_path / "results" / "made"
     median = {"median_accuracy": 0.75, "median_steps": 1.5, "median_levels": [[1, 10, 0.75, 1.5]]}
     for name, draws in (("ponder", 1), ("act", 0)):  # the one has a distribution, the other one answer
@@ -140,7 +133,7 @@ def test_the_page_has_the_median_step_where_it_was_noted(make, unsaved, tmp_path
         record = evaluation("test", 40, 240, [[1, 10, 0.5, 2.0]], **(median if seed else {}))
         write_run(folder / f"other-{seed}", "parity", ParityConfig(seed=seed, beta=0.5, bits=3), [record])
     labels = {"ponder-0": "ponder", "act-0": "act", "other-0": "other", "other-1": "other"}
-    page = page_of(make, tmp_path, "parity", labels=labels)
+    page = page_of(tmp_path, "parity", labels=labels)
     wanted = ["1", "40", "10", "0.5000", "0.5000", "0.7500", "2.00", "2.00", "1.50"]
     assert rows_of(page, "ponder", "test") == [wanted, ["0.500 (2.0 steps)"]]
     assert rows_of(page, "ponder", "test, at the median") == [["0.750 (1.5 steps)"]]
@@ -149,37 +142,37 @@ def test_the_page_has_the_median_step_where_it_was_noted(make, unsaved, tmp_path
     assert rows_of(page, "other", "test")[0][3:] == ["0.5000 ± 0.0000"] * 2 + [""] + ["2.00 ± 0.00"] * 2 + [""]
 
 
-def test_the_reach_of_the_median_step_is_its_own(make, unsaved, tmp_path: Path):
+def test_the_reach_of_the_median_step_is_its_own(unsaved, tmp_path: Path):
     levels, better = ([[level, 10, float(level <= last), 2.0] for level in range(1, 10)] for last in (3, 5))
     median = {"median_accuracy": 5 / 9, "median_steps": 2.0, "median_levels": better}
     record = evaluation("test", 40, 240, levels, **median)
     write_run(tmp_path / "results" / "made" / "ponder-0", "parity", ParityConfig(bits=9), [record])
-    page = page_of(make, tmp_path, "parity")
+    page = page_of(tmp_path, "parity")
     assert [rows_of(page, "ponder", split)[-1][-1] for split in ("test", "test, at the median")] == ["3", "5"]
 
 
-def test_an_evaluation_with_another_n_is_marked_and_replaces_nothing(make, unsaved, tmp_path: Path):
+def test_an_evaluation_with_another_n_is_marked_and_replaces_nothing(unsaved, tmp_path: Path):
     babi_runs(tmp_path / "results")
     for folder in sorted((tmp_path / "results" / "made").glob("*-?")):
         more = evaluation("valid", 40, 240, every_task(0.2, 1.5), data=RELEASED, max_steps=20)
         with (folder / "evaluations.jsonl").open("a") as file:
             file.write(json.dumps(more) + "\n")
-    page = page_of(make, tmp_path, "babi")
+    page = page_of(tmp_path, "babi")
     assert cells(page, "ponder", RELEASED, "valid")[4] == "2.00 ± 1.41"
     assert cells(page, "ponder", RELEASED, "valid, N = 20")[4] == "80.00 ± 0.00"
     assert cells(page, "19 path-finding") == ["2.00 ± 1.41 (2.50 ± 0.71)", "50.00 (7.50)"]
     assert cells(page, "ut-act", "0 of 1")[-1] == "3.00"
 
 
-def test_a_run_of_some_tasks_has_rows_of_these(make, unsaved, tmp_path: Path):
+def test_a_run_of_some_tasks_has_rows_of_these(unsaved, tmp_path: Path):
     records = [evaluation("valid", 40, 240, every_task(0.5, 2.0)[:2])]
     config = BabiConfig(tasks="1-2", updates=40)
     write_run(tmp_path / "results" / "made" / "ponder-0", "babi", config, records)
-    page = page_of(make, tmp_path, "babi")
+    page = page_of(tmp_path, "babi")
     assert cells(page, "2 two-supporting-facts") == ["50.00 (2.00)"] and "path-finding" not in page
 
 
-def test_pai_has_all_its_splits_and_the_names_of_its_queries(make, unsaved, tmp_path: Path):
+def test_pai_has_all_its_splits_and_the_names_of_its_queries(unsaved, tmp_path: Path):
     """A run that was ended, one of a control, and one that has not come to its test."""
     levels = [[kind, 10, 0.5 + 0.05 * kind, 2.0 + kind] for kind in range(10)]
     names = {"none": ["test", "test-600", "test-no-memory"], "no-memory": ["test-no-memory"], "shuffled-memory": []}
@@ -188,12 +181,12 @@ def test_pai_has_all_its_splits_and_the_names_of_its_queries(make, unsaved, tmp_
         records += [evaluation(split, 40, 240, levels) for split in splits]
         config = PaiConfig(length=5, control=control, updates=40, seed=7)
         write_run(tmp_path / "results" / "made" / control, "pai", config, records)
-    assert "How hard the data are" not in page_of(make, tmp_path, "pai")
+    assert "How hard the data are" not in page_of(tmp_path, "pai")
     measured = (DOCS / "results" / "pai" / "difficulty-0.json").read_text()
     for seed in (7, 8):
         other = measured.replace('"seed": 0', f'"seed": {seed}')
         (tmp_path / "results" / "made" / f"difficulty-{seed}.json").write_text(other)
-    page = page_of(make, tmp_path, "pai")
+    page = page_of(tmp_path, "pai")
     assert "images of seed 8" not in page  # no run has it
     assert "```text\nimages of seed 7: 1000 classes in 108 groups; train 1000000" in page
     assert "| run | split | A-B | B-C | A-C | C-D | B-D | A-D | D-E | C-E | B-E | A-E |\n" in page
@@ -203,7 +196,7 @@ def test_pai_has_all_its_splits_and_the_names_of_its_queries(make, unsaved, tmp_
 
 
 @pytest.mark.parametrize(("name", "value"), [("linear_probe", "x"), ("lookups", []), ("seed", None)])
-def test_a_measurement_of_difficulty_that_is_none_is_refused(hardness, tmp_path: Path, name: str, value: object):
+def test_a_measurement_of_difficulty_that_is_none_is_refused(tmp_path: Path, name: str, value: object):
     content = json.loads((DOCS / "results" / "pai" / "difficulty-0.json").read_text())
     assert name in content
     content.pop(name) if value is None else content.update({name: value})
@@ -212,7 +205,7 @@ def test_a_measurement_of_difficulty_that_is_none_is_refused(hardness, tmp_path:
         hardness(tmp_path, {0})
 
 
-def test_speed_is_what_the_benchmarks_wrote(make, tmp_path: Path):
+def test_speed_is_what_the_benchmarks_wrote(tmp_path: Path):
     folder = tmp_path / "results" / "speed"
     folder.mkdir(parents=True)
     write_about(folder, task="speed")
@@ -229,28 +222,28 @@ def test_speed_is_what_the_benchmarks_wrote(make, tmp_path: Path):
         make(tmp_path / "results", tmp_path)
 
 
-def test_time_that_was_not_noted_is_not_zero(make, unsaved, tmp_path: Path):
+def test_time_that_was_not_noted_is_not_zero(unsaved, tmp_path: Path):
     records = [evaluation("valid", 50, 240, [[1, 10, 1.0, 2.0]])]
     for name, bits, sessions in (("known", 3, [SESSION]), ("unknown", 4, [])):
         config = ParityConfig(bits=bits)
         write_run(tmp_path / "results" / "made" / name, "parity", config, records, sessions=sessions)
-    page = page_of(make, tmp_path, "parity")
+    page = page_of(tmp_path, "parity")
     assert "stopped after 50 updates, 6400 examples; " in page
     assert "(4.0 hours by the clock), without 10 updates whose time was not noted\n" in page
     assert "examples; time not noted\n" in page and "0.0 minutes" not in page
 
 
-def test_seeds_of_two_backends_are_told_apart(make, unsaved, tmp_path: Path):
+def test_seeds_of_two_backends_are_told_apart(unsaved, tmp_path: Path):
     folder = tmp_path / "results" / "made"
     for seed, backend in enumerate(("torch", "jax")):
         write_run(folder / f"p-{seed}", "parity", ParityConfig(seed=seed), [evaluation("test", 9, 9, [[1, 10, 1, 2]])])
         file = folder / f"p-{seed}" / "config.json"
         file.write_text(file.read_text().replace('"backend": "jax"', f'"backend": "{backend}"'))
-    page = page_of(make, tmp_path, "parity")
+    page = page_of(tmp_path, "parity")
     assert "--backend torch --stop-at 40 --out p-SEED`, seeds 0 (torch), 1 (jax); stopped after 40 updates" in page
 
 
-def test_an_experiment_names_its_task(make, tmp_path: Path):
+def test_an_experiment_names_its_task(tmp_path: Path):
     with pytest.raises(Refused, match="there is no experiment"):
         make(tmp_path, tmp_path)
     babi_runs(tmp_path)
@@ -262,6 +255,6 @@ def test_an_experiment_names_its_task(make, tmp_path: Path):
         make(tmp_path, tmp_path)
 
 
-def test_the_page_of_the_repository_is_up_to_date(make, unsaved, tmp_path: Path):
+def test_the_page_of_the_repository_is_up_to_date(unsaved, tmp_path: Path):
     make(DOCS / "results", tmp_path)
     assert (tmp_path / "results.md").read_text(encoding="utf-8") == (DOCS / "results.md").read_text(encoding="utf-8")

@@ -126,7 +126,8 @@ def test_all_files_have_the_version_of_the_prose():
 
 def test_making_the_vectors_again_changes_nothing():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "make_vectors.py"), "--check"],
+        [sys.executable, "-m", "scripts.vectors", "--check"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
     )
@@ -139,25 +140,13 @@ def test_a_changed_vector_is_noticed(tmp_path: Path):
     changed = tmp_path / "expected_steps.json"
     changed.write_text(changed.read_text(encoding="utf-8").replace("1", "2", 1), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "make_vectors.py"), "--check", "--out", str(tmp_path)],
+        [sys.executable, "-m", "scripts.vectors", "--check", "--out", str(tmp_path)],
+        cwd=ROOT,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 1
     assert "expected_steps.json" in done.stderr
-
-
-def modules_behind(script: Path) -> list[Path]:
-    """The script and every module of its folder that it imports, directly or not."""
-    seen: list[Path] = []
-    waiting = [script]
-    while waiting:
-        path = waiting.pop()
-        if path in seen or not path.is_file():
-            continue
-        seen.append(path)
-        waiting += [script.parent / f"{name.split('.')[0]}.py" for name in imports(path)]
-    return seen
 
 
 def imports(path: Path) -> set[str]:
@@ -171,9 +160,11 @@ def imports(path: Path) -> set[str]:
 
 
 def test_the_makers_of_vectors_know_neither_the_reference_nor_numpy():
-    modules = modules_behind(ROOT / "scripts" / "make_vectors.py")
+    modules = sorted((ROOT / "scripts" / "vectors").glob("*.py"))
     assert len(modules) > 8
     for path in modules:
+        own = {name for name in imports(path) if name.startswith("scripts")}
+        assert all(name.startswith("scripts.vectors") for name in own), path.name
         roots = {name.split(".")[0] for name in imports(path)}
         assert roots & {"ponder_ref", "ponder_torch", "ponder_jax", "numpy", "torch", "jax"} == set(), path.name
 

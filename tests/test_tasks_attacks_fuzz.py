@@ -18,7 +18,7 @@ from task_helpers import ROOT
 from ponder_ref.runtime import checkpoint
 from ponder_ref.runtime.checkpoint import Checkpoint, canonical, from_bytes, to_bytes
 from ponder_ref.runtime.errors import Refused
-from tasks import figures
+from tasks import history
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
 from tasks.config import to_json
@@ -108,7 +108,7 @@ def test_configs(task: Any, config: Any, tmp_path: Path):
     accepted = 0
     for data in mutants(content, 1000, 1):
         (tmp_path / "config.json").write_bytes(data)
-        survive(lambda: figures.load(tmp_path))
+        survive(lambda: history.load(tmp_path))
         survive(lambda: export.open_run(tmp_path))
         if survive(lambda: Run.open(tmp_path, task.NAME, task.Config)):
             run = Run.open(tmp_path, task.NAME, task.Config)

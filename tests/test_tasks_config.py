@@ -11,16 +11,16 @@ from task_helpers import parity, refused
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.settings import Optimiser
 from ponder_ref.runtime.train import learning_rates
+from ponder_ref.runtime.values import Choice, Integer, Number, Span, Text, Values
 from tasks import config
-from tasks import parity as parity_module
 from tasks.command import parser
-from tasks.config import Choice, Integer, Number, Span, Text
 from tasks.parity import Parity, ParityConfig
+from tasks.parity.__main__ import main
 
 FIELDS = dataclasses.fields(ParityConfig)
 
 
-def outside(values: config.Values) -> list[str]:
+def outside(values: Values) -> list[str]:
     """Texts that a flag must refuse."""
     if isinstance(values, Integer):
         return [str(values.low - 1), str(values.high + 1), "1.5", "many"]
@@ -36,7 +36,7 @@ def outside(values: config.Values) -> list[str]:
 def test_values_outside_are_refused_by_flag_value_and_range(field, capsys, tmp_path: Path):
     values = field.metadata["values"]
     for text in outside(values):
-        assert parity_module.main([f"{config.flag(field.name)}={text}", "--out", str(tmp_path / "run")]) == 2
+        assert main([f"{config.flag(field.name)}={text}", "--out", str(tmp_path / "run")]) == 2
         (sentence,) = capsys.readouterr().err.strip().splitlines()
         assert sentence.startswith(f"{config.flag(field.name)} must be ")
         assert str(values) in sentence
@@ -57,7 +57,7 @@ def test_values_outside_are_refused_by_flag_value_and_range(field, capsys, tmp_p
         (["--warmup", "30", "--updates", "20"], ("--warmup", "--updates 20", "30")),
         (["--epsilon", "0.05", "--min-steps", "9", "--max-steps", "5"], ("--min-steps", "1..5", "9")),
         (["--backend", "nowhere.at_all"], ("--backend", "torch", "nowhere.at_all")),
-        (["--backend", "json"], ("--backend", "json", "Trainer")),
+        (["--backend", "json"], ("--backend", "json", "make_trainer")),
         (["--backend", ""], ("--backend must be one of jax, torch", "''")),
         (["--backend", ".x"], ("--backend must be one of jax, torch", "'.x'")),
         (["--hold", "1", "--warmup", "2", "--updates", "9"], ("--hold must be 0 or lie in 2..8 (--warmup, --upd", "1")),
@@ -69,7 +69,7 @@ def test_values_outside_are_refused_by_flag_value_and_range(field, capsys, tmp_p
 )
 def test_bad_command_lines_get_one_sentence(arguments: list[str], words: tuple[str, ...], capsys, tmp_path: Path):
     out = [] if arguments[0] == "--resume" else ["--out", str(tmp_path / "run")]
-    assert parity_module.main([*arguments, *out]) == 2
+    assert main([*arguments, *out]) == 2
     (sentence,) = capsys.readouterr().err.strip().splitlines()
     for word in words:
         assert word in sentence
@@ -79,11 +79,14 @@ def test_bad_command_lines_get_one_sentence(arguments: list[str], words: tuple[s
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("class Trainer(:", "the module somebody cannot be imported: SyntaxError: "),
+        ("def make_trainer(:", "the module somebody cannot be imported: SyntaxError: "),
         ("1 / 0", "the module somebody cannot be imported: ZeroDivisionError: division by zero"),
         ("raise SystemExit", "the module somebody cannot be imported: SystemExit"),
-        ("class Trainer: pass", "its Trainer cannot be made: TypeError: Trainer() takes no arguments"),
-        ("def limit_threads(n): raise OSError('no\\nmore')\nTrainer = 1", "its Trainer cannot be made: OSError: no"),
+        ("def make_trainer(): pass", "its trainer cannot be made: TypeError: make_trainer() "),
+        (
+            "def limit_threads(n): raise OSError('no\\nmore')\nmake_trainer = 1",
+            "its trainer cannot be made: OSError: no",
+        ),
     ],
     ids=["syntax", "import", "exit", "constructor", "threads"],
 )
@@ -93,7 +96,7 @@ def test_a_foreign_backend_that_does_not_work_is_named(
     (tmp_path / "somebody.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "somebody", raising=False)
-    assert parity_module.main(["--backend", "somebody", "--out", str(tmp_path / "run")]) == 2
+    assert main(["--backend", "somebody", "--out", str(tmp_path / "run")]) == 2
     (sentence,) = capsys.readouterr().err.strip().splitlines()
     assert sentence.startswith("--backend somebody: ") and words in sentence
     assert not (tmp_path / "run").exists()
@@ -164,9 +167,9 @@ def test_choices_show_their_words():
 
 def test_a_held_rate_falls_as_a_short_run_would():
     """Until `hold` it is as if there were no decay; after it as in a run that begins there."""
-    held = learning_rates(Optimiser(learning_rate=1.0, total=10, warmup=2, hold=4, decay="linear"), 1, 11)["adam"]
+    held = learning_rates(Optimiser(learning_rate=1.0, updates=10, warmup=2, hold=4, decay="linear"), 1, 11)["adam"]
     assert held.tolist() == pytest.approx([0.5, 1, 1, 1, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6, 0])
-    whole = learning_rates(Optimiser(learning_rate=1.0, total=10, warmup=2, decay="linear"), 1, 3)["adam"]
+    whole = learning_rates(Optimiser(learning_rate=1.0, updates=10, warmup=2, decay="linear"), 1, 3)["adam"]
     assert whole.tolist() == pytest.approx([0.5, 1, 1])
     for hold in (1, 10):
         with pytest.raises(Refused, match="hold"):

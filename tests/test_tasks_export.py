@@ -14,6 +14,7 @@ pytest.importorskip("onnxruntime")
 
 import export_checks as checks
 import onnx
+from attack_runs import babi_run
 from export_checks import CONFIG, EXITS, MODEL, SEED, export, inputs, onnx_runner, onnx_session, parameters
 from task_helpers import refused
 
@@ -22,6 +23,7 @@ from ponder_ref.models.rnn import Rnn
 from tasks.export import onnx_file
 from tasks.export.graph import Graph, info
 from tasks.export.policy import Exit
+from tasks.parity import Parity
 
 
 @pytest.fixture(scope="module")
@@ -185,10 +187,11 @@ def test_wrong_runs_get_one_sentence(folder: Path, tmp_path: Path, monkeypatch: 
     assert "config.json is a file, not a folder" in sentence(folder, folder / "config.json" / "no.onnx")
     act = checks.make_run(tmp_path / "act", config=dataclasses.replace(CONFIG, method="act"))
     assert "is a run of --method act" in sentence(act)
-    other = checks.make_run(tmp_path / "other", config=dataclasses.replace(CONFIG, hidden=17))
+    other = checks.make_run(tmp_path / "other", network=Parity(dataclasses.replace(CONFIG, hidden=17)).network())
     assert "does not fit the run's model" in sentence(other)
-    (other / "config.json").write_text('{"task": "chess", "backend": "jax", "config": {}}')
-    assert "is a run of the task 'chess'" in sentence(other)
+    assert "has a network of the kind 'transformer'; what can be exported is rnn" in sentence(
+        babi_run(tmp_path / "babi")
+    )
     (other / "config.json").write_text('{"task": []}')
     assert "config.json: task: expected str, got array" in sentence(other)
     monkeypatch.setattr("tasks.export.__main__.find_spec", lambda name: None)

@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from ponder_ref.runtime.errors import Refused
-from tasks import figures, plots
+from tasks import figures, history, plots
 from tasks.babi import report as babi_report
+from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
 from tasks.config import from_json, to_json
 from tasks.pai import report as pai_report
@@ -48,16 +50,16 @@ def test_without_a_second_range_there_is_no_figure_1b(tmp_path: Path):
 
 
 def test_levels_of_the_tests_are_joined_and_averaged():
-    both = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    both = [history.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
     tests = [{r["split"]: r["levels"] for r in run.evaluations if r["split"].startswith("test")} for run in both]
     ranges = [[row for split in ("test", "test-beyond") for row in one[split]] for one in tests]
     found = figures.final_levels(both)
     assert list(found[:, 0]) == sorted({row[0] for row in ranges[0]})
     assert found[-1, 1] == pytest.approx((ranges[0][-1][2] + ranges[1][-1][2]) / 2)
     assert found[-1, 2] == pytest.approx((ranges[0][-1][3] + ranges[1][-1][3]) / 2)
-    assert figures.final_levels([both[0]._replace(evaluations=[])]).shape == (0, 3)
-    again = [*both[0].evaluations, {"split": "test", "levels": [[1, 10, 0.25, 3.0]]}]  # the last one counts
-    assert list(figures.final_levels([both[0]._replace(evaluations=again)])[0]) == [1, 0.25, 3.0]
+    assert figures.final_levels([replace(both[0], records=[])]).shape == (0, 3)
+    last = {"kind": "eval", "split": "test", "levels": [[1, 10, 0.25, 3.0]]}
+    assert list(figures.final_levels([replace(both[0], records=[*both[0].records, last])])[0]) == [1, 0.25, 3.0]
 
 
 def test_a_setting_that_was_added_later_does_not_split_a_group(tmp_path: Path):
@@ -69,16 +71,29 @@ def test_a_setting_that_was_added_later_does_not_split_a_group(tmp_path: Path):
         if content["config"].get(name, value) == value:
             content["config"].pop(name, None)
     path.write_text(json.dumps(content))
-    runs = [figures.load(folder) for folder in figures.find_runs([str(tmp_path)])]
-    assert set(figures.label_groups(runs)) == {"ponder"}
+    runs = [history.load(folder) for folder in history.find_runs([str(tmp_path)])]
+    assert set(history.label_groups(runs)) == {"ponder"}
 
 
-def test_where_training_ends_is_marked_only_where_something_is_beyond():
-    run = figures.load(TINY / "ponder-0")
-    ranges = {((1, 3), (4, 8)): {3}, ((5, 8), (1, 4)): set(), (None, (1, 8)): set(), ((1, 8), None): set()}
-    for (trained, beyond), ends in ranges.items():
-        values = run.values | {"train_ones": trained, "eval_ones": beyond}
-        assert figures.training_ends([run._replace(values=values)]) == ends
+@pytest.mark.parametrize(
+    ("trained", "beyond", "end"),
+    [((1, 3), (4, 8), 3), ((5, 8), (1, 4), None), (None, (1, 8), None), ((1, 8), None, None)],
+)
+def test_where_training_ends_is_marked_only_where_something_is_beyond(
+    trained, beyond, end, monkeypatch, tmp_path: Path
+):
+    config = ParityConfig(bits=8, train_ones=trained, eval_ones=beyond)
+    run = replace(history.load(TINY / "ponder-0"), config=config)
+    drawn = []
+
+    def look(figure, path: Path) -> Path:
+        drawn.extend(line.get_xdata()[0] for line in figure.axes[0].get_lines() if line.get_linestyle() == "--")
+        plots.pyplot().close(figure)
+        return path
+
+    monkeypatch.setattr(figures, "save", look)
+    figures.draw_difficulty({"ponder": [run]}, "non-zeros", tmp_path / "x.png")
+    assert drawn == ([] if end is None else [end])
 
 
 def test_every_one_of_many_groups_has_a_look_of_its_own():
@@ -87,21 +102,21 @@ def test_every_one_of_many_groups_has_a_look_of_its_own():
 
 
 def test_seeds_are_joined_and_settings_told_apart():
-    runs = [figures.load(folder) for folder in figures.find_runs([str(TINY)])]
-    assert {label: len(group) for label, group in figures.label_groups(runs).items()} == {"ponder": 2, "act": 1}
-    other = runs[-1]._replace(values=runs[-1].values | {"lambda_p": 0.1})
-    assert set(figures.label_groups([*runs, other])) == {"act", "ponder, lambda_p 0.1", "ponder, lambda_p 0.4"}
+    runs = [history.load(folder) for folder in history.find_runs([str(TINY)])]
+    assert {label: len(group) for label, group in history.label_groups(runs).items()} == {"ponder": 2, "act": 1}
+    other = replace(runs[-1], values=runs[-1].values | {"lambda_p": 0.1})
+    assert set(history.label_groups([*runs, other])) == {"act", "ponder, lambda_p 0.1", "ponder, lambda_p 0.4"}
     # ACT does not read λ_p, so that a difference there does not split its group.
     act = next(run for run in runs if run.values["method"] == "act")
-    unread = act._replace(values=act.values | {"lambda_p": 0.1}, seed=act.seed + 1)
-    assert set(figures.label_groups([act, unread])) == {"act"}
+    unread = replace(act, values=act.values | {"lambda_p": 0.1}, seed=act.seed + 1)
+    assert set(history.label_groups([act, unread])) == {"act"}
     # A copy is not another seed.
     with pytest.raises(Refused, match="same run with the same seed"):
-        figures.label_groups([act, act._replace(folder=Path("copy"))])
+        history.label_groups([act, replace(act, folder=Path("copy"))])
 
 
 def test_curves_are_means_and_deviations_over_seeds():
-    group = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    group = [history.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
     x, mean, spread = figures.curves(group, "valid", "update", "accuracy")
     values = np.array([[r["accuracy"] for r in run.evaluations if r["split"] == "valid"] for run in group])
     assert x.tolist() == [0, 20, 40, 60]
@@ -111,15 +126,15 @@ def test_curves_are_means_and_deviations_over_seeds():
 
 
 def test_runs_of_different_length_meet_where_both_have_been(tmp_path: Path):
-    runs = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
-    shorter = runs[1]._replace(evaluations=[r for r in runs[1].evaluations if r["update"] <= 20])
+    runs = [history.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    shorter = replace(runs[1], records=[r for r in runs[1].records if r["update"] <= 20])
     assert figures.curves([runs[0], shorter], "valid", "update", "accuracy")[0].tolist() == [0, 20]
 
 
 def test_of_an_update_that_was_evaluated_twice_the_last_counts():
-    runs = [figures.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
+    runs = [history.load(TINY / f"ponder-{seed}") for seed in (0, 1)]
     again = next(r for r in runs[1].evaluations if r["split"] == "valid" and r["update"] == 20) | {"accuracy": 0.125}
-    twice = runs[1]._replace(evaluations=[*runs[1].evaluations, again])
+    twice = replace(runs[1], records=[*runs[1].records, again])
     x, mean, _ = figures.curves([runs[0], twice], "valid", "update", "accuracy")
     first = figures.curves([runs[0]], "valid", "update", "accuracy")[1]
     assert x.tolist() == [0, 20, 40, 60] and mean[1] == pytest.approx((first[1] + 0.125) / 2)
@@ -210,7 +225,7 @@ def test_a_task_that_is_not_known_is_drawn_as_it_is(tmp_path: Path):
     content["task"] = "chess"
     content["config"] |= {"colour": ["red", "white"]}
     (tmp_path / "run" / "config.json").write_text(json.dumps(content))
-    assert figures.load(tmp_path / "run").values["colour"] == ("red", "white")
+    assert history.load(tmp_path / "run").values["colour"] == ("red", "white")
 
 
 def test_runs_of_a_task_that_is_not_known_are_told_apart_by_whatever_their_configs_hold(tmp_path: Path):
@@ -220,7 +235,7 @@ def test_runs_of_a_task_that_is_not_known_are_told_apart_by_whatever_their_confi
         content = json.loads(path.read_text())
         content["task"], content["config"] = "chess", {"method": "act", "seed": seed, "sizes": sizes}
         path.write_text(json.dumps(content))
-    groups = figures.label_groups([figures.load(folder) for folder in figures.find_runs([str(tmp_path)])])
+    groups = history.label_groups([history.load(folder) for folder in history.find_runs([str(tmp_path)])])
     assert {label: len(runs) for label, runs in groups.items()} == {
         'act, sizes {"a": 1, "b": [2]}': 2,
         'act, sizes {"a": 3}': 1,
@@ -316,20 +331,18 @@ def test_runs_that_cannot_be_compared_are_drawn_apart(tmp_path: Path, capsys: py
 
 
 def test_names_of_what_cannot_be_compared_do_not_meet():
-    run = figures.load(TINY / "act-0")
-    other = [run._replace(values={"task": "babi", "tasks": tasks, "data_dir": None}) for tasks in ("1-2", "1,2", "1-2")]
-    assert {name: len(group) for name, group in figures.comparable(other).items()} == {
-        "babi-tasks-1-2": 2,
-        "babi-tasks-1-2-2": 1,
-    }
+    run = history.load(TINY / "act-0")
+
+    def kinds(task, configs: list) -> dict[str, int]:
+        runs = [replace(run, task=task, config=config, values={"task": task.NAME}) for config in configs]
+        return {name: len(group) for name, group in history.comparable(runs).items()}
+
+    some = [BabiConfig(tasks=tasks) for tasks in ("1-2", "1,2", "1-2")]
+    assert kinds(Babi, some) == {"babi-tasks-1-2": 2, "babi-tasks-1-2-2": 1}
     # Where the files lie is another place on every machine; the whole range is the default one.
-    places = [run._replace(values={"task": "babi", "data_dir": place}) for place in ("a", "b", None)]
-    assert {name: len(group) for name, group in figures.comparable(places).items()} == {
-        "babi-data-dir-released": 2,
-        "babi-data-dir-generated": 1,
-    }
-    ranges = [run._replace(values={"task": "parity", "bits": 4, "train_ones": span}) for span in (None, (1, 4))]
-    assert list(figures.comparable(ranges)) == ["parity"]
+    places = [BabiConfig(data_dir=place) for place in ("a", "b", None)]
+    assert kinds(Babi, places) == {"babi-data-dir-released": 2, "babi-data-dir-generated": 1}
+    assert kinds(Parity, [ParityConfig(bits=4, train_ones=span) for span in (None, (1, 4))]) == {"parity": 2}
 
 
 def test_a_run_that_is_given_twice_is_refused_before_anything_is_drawn(tmp_path: Path):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import ponder_ref
-from ponder_ref.runtime.settings import Method
+from ponder_ref.runtime.settings import Halting
 from tasks import summary
-from tasks.metrics import TRAIN_KEYS, Tally, Window, bands, judge_answers, median_steps, sigmoid
+from tasks.metrics import TRAIN_KEYS, Tally, Window, bands, median_steps, score_answers, sigmoid
 from tasks.parity import Parity
 
 N, B = 4, 7
@@ -37,7 +37,7 @@ def by_hand(y_hat, z, targets):
 
 def test_ponder_metrics_are_expectations():
     y_hat, z, targets, ids, difficulty = case()
-    method = Method(max_steps=N, lambda_p=0.3, beta=0.5)
+    method = Halting(max_steps=N, lambda_p=0.3, beta=0.5)
     tally = Tally(method, "binary", seed=5, draws=3)
     tally.add(y_hat, z, targets, ids, difficulty)
     got = tally.result()
@@ -62,7 +62,7 @@ def test_ponder_metrics_are_expectations():
 
 def test_the_standard_error_that_is_shown_is_that_of_the_expectation():
     """Every example right with chance 1/2 has an expected accuracy of 1/2 each time: there is nothing to err about."""
-    tally = Tally(Method(max_steps=2), "binary", seed=0)
+    tally = Tally(Halting(max_steps=2), "binary", seed=0)
     tally.add(np.array([[1.0] * B, [-1.0] * B]), np.zeros((2, B)), np.ones(B), np.arange(B), np.ones(B, int))
     record = {"split": "test", **tally.result()}
     assert (record["accuracy"], record["accuracy_error"]) == (0.5, 0.0)
@@ -78,7 +78,7 @@ def test_the_standard_error_that_is_shown_is_that_of_the_expectation():
 
 def test_sampled_metrics_use_the_steps_of_the_standard():
     y_hat, z, targets, ids, difficulty = case(1)
-    tally = Tally(Method(max_steps=N), "binary", seed=9, draws=2)
+    tally = Tally(Halting(max_steps=N), "binary", seed=9, draws=2)
     tally.add(y_hat, z, targets, ids, difficulty)
     steps, right = [], []
     for draw in range(2):
@@ -109,7 +109,7 @@ def test_the_median_step_is_reached_where_exactly_half_is_done_and_never_by_nan(
 
 
 def test_rows_by_difficulty_are_plain_numbers_rounded_as_python_does():
-    tally = Tally(Method(name="once", max_steps=1), "binary", seed=0)
+    tally = Tally(Halting(method="once", max_steps=1), "binary", seed=0)
     right = np.arange(640) == 0
     tally.add(np.ones((1, 640)), np.zeros((1, 640)), right.astype(float), np.arange(640), np.ones(640, int))
     for name in ("levels", "median_levels"):
@@ -122,7 +122,7 @@ def test_median_metrics_are_of_the_first_step_that_half_of_the_mass_has_left_by(
     """Whatever the remainder: all mass after N is N's, as where `predict` leaves with policy="quantile"."""
     y_hat, z, targets, ids, difficulty = (np.tile(x, 40) for x in case(6))
     z = z - np.repeat(np.arange(40) / 8, B)  # of late halting, where "normalize" would have another median
-    tally = Tally(Method(max_steps=N, remainder=remainder), "binary", seed=9)
+    tally = Tally(Halting(max_steps=N, remainder=remainder), "binary", seed=9)
     tally.add(y_hat, z, targets, ids, difficulty)
     steps, right = [], []
     for i in range(len(targets)):
@@ -144,7 +144,7 @@ def test_median_metrics_are_of_the_first_step_that_half_of_the_mass_has_left_by(
 
 def test_many_draws_approach_the_expectation():
     y_hat, z, targets, _, _ = (np.repeat(x, 500, axis=-1) for x in case(2))
-    tally = Tally(Method(max_steps=N), "binary", seed=0, draws=4)
+    tally = Tally(Halting(max_steps=N), "binary", seed=0, draws=4)
     tally.add(y_hat, z, targets, np.arange(targets.size), targets)
     got = tally.result()
     assert got["sampled_accuracy"] == pytest.approx(got["accuracy"], abs=0.02)
@@ -153,7 +153,7 @@ def test_many_draws_approach_the_expectation():
 
 def test_act_metrics_are_of_the_weighted_output():
     y_hat, z, targets, ids, difficulty = case(3)
-    tally = Tally(Method(name="act", max_steps=N, tau=0.1), "binary", seed=0)
+    tally = Tally(Halting(method="act", max_steps=N, tau=0.1), "binary", seed=0)
     tally.add(y_hat, z, targets, ids, difficulty)
     steps, right, costs = [], [], []
     for i in range(B):
@@ -180,7 +180,7 @@ def test_act_metrics_are_of_the_weighted_output():
 @pytest.mark.parametrize("name", ["repeat", "once"])
 def test_fixed_methods_answer_with_the_last_step(name: str):
     y_hat, z, targets, ids, difficulty = case(4)
-    tally = Tally(Method(name=name, max_steps=N), "binary", seed=0)
+    tally = Tally(Halting(method=name, max_steps=N), "binary", seed=0)
     tally.add(y_hat, z, targets, ids, difficulty)
     got = tally.result()
     assert got["accuracy"] == pytest.approx(((y_hat[-1] > 0) == (targets == 1)).mean())
@@ -191,7 +191,7 @@ def test_fixed_methods_answer_with_the_last_step(name: str):
 
 def test_batches_add_up():
     y_hat, z, targets, ids, difficulty = case(5)
-    whole, parts = (Tally(Method(max_steps=N), "binary", seed=1) for _ in range(2))
+    whole, parts = (Tally(Halting(max_steps=N), "binary", seed=1) for _ in range(2))
     whole.add(y_hat, z, targets, ids, difficulty)
     for of in (slice(0, 3), slice(3, B)):
         parts.add(y_hat[:, of], z[:, of], targets[of], ids[of], difficulty[of])
@@ -201,15 +201,15 @@ def test_batches_add_up():
         assert np.allclose(one[name], other[name], rtol=1e-12, atol=1e-12)
 
 
-def test_classes_are_judged_by_the_largest():
+def test_classes_are_scored_by_the_largest():
     y_hat = np.log(np.array([[[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]]]))
-    correct, losses = judge_answers(y_hat, np.array([0, 1]), "classes")
+    correct, losses = score_answers(y_hat, np.array([0, 1]), "classes")
     assert correct.tolist() == [[1, 0]]
     assert losses == pytest.approx(-np.log([[0.7, 0.3]]))
 
 
 def test_a_logit_of_zero_answers_zero():
-    correct, _ = judge_answers(np.zeros((1, 2)), np.array([0, 1]), "binary")
+    correct, _ = score_answers(np.zeros((1, 2)), np.array([0, 1]), "binary")
     assert correct.tolist() == [[1, 0]]
 
 

@@ -11,7 +11,7 @@ from pai_writer import example, field, frame, masked_crc, number, trials
 
 from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH
-from tasks.pai import records
+from tasks.pai import tfrecord
 from tasks.pai.crc32c import SHORT, crc32c, masked_bytes
 from tasks.pai.released import Released
 from tasks.pai.trials import query_types
@@ -33,7 +33,7 @@ def write(path: Path, *contents: bytes) -> Path:
 
 
 def read(path: Path, length: int = 3, **sizes: int) -> list:
-    with records.opened(path) as file:
+    with tfrecord.opened(path) as file:
         return list(read_trials(file, path, length, **(sizes or SMALL)))
 
 
@@ -98,7 +98,7 @@ def test_records_are_read_one_at_a_time():
 def test_negative_integers_and_features_of_others_are_read():
     data = example({"a": np.array([-1, 2**62, -(2**63)]), "b": np.array([1.5], np.float32)})
     data += field(1, field(1, field(1, b"text") + field(2, field(1, field(1, b"hello"))))) + number(9 << 3) + number(7)
-    found = records.parse_example(data)
+    found = tfrecord.parse_example(data)
     assert found["a"].tolist() == [-1, 2**62, -(2**63)] and found["b"].tolist() == [1.5]
     assert "text" not in found
 
@@ -227,7 +227,7 @@ def test_released_batches_depend_on_their_number_alone(released: Released):
 
 def turn_bit(path: Path, record: int) -> None:
     """Changes the data of one of the three records of a file."""
-    data, found = bytearray(path.read_bytes()), records.framing(path)
+    data, found = bytearray(path.read_bytes()), tfrecord.framing(path)
     data[found[record][0] + 100] ^= 1
     path.write_bytes(data)
 

@@ -1,7 +1,6 @@
 """The experiment on paired associative inference: batches, controls, the paper's test, settings."""
 
 import dataclasses
-import types
 from pathlib import Path
 
 import numpy as np
@@ -71,13 +70,13 @@ def test_queries_of_no_type_are_not_reported_as_the_hardest(number: int):
     rows = rows_of([[0, 100, 1.0, 2.0], [2, 400, 0.75, 5.0], [number, 8, 0.25, 6.0]], 3)
     assert rows[2] == ("other", 8, 0.25, 6.0) and [row[0] for row in rows].count("A-C") == 1
     assert rows[3:] == [("direct", 100, 1.0, 2.0), ("indirect", 400, 0.75, 5.0)]
-    assert Pai.level_name(number, PaiConfig()) == "other" and Pai.level_name(2, PaiConfig()) == "A-C"
+    assert Pai.group_name(number, PaiConfig()) == "other" and Pai.group_name(2, PaiConfig()) == "A-C"
 
 
 def test_figures_have_queries_of_no_type(tmp_path: Path):
     pytest.importorskip("matplotlib")
     seen = [{"split": "valid", "update": update, "levels": [[0, 9, 1.0, 2.0], [3, 1, 0.5, 3.0]]} for update in (0, 20)]
-    drawn = draw(types.SimpleNamespace(figures=tmp_path), seen, 3)
+    drawn = draw(seen, 3, tmp_path)
     assert all(path.is_file() for path in drawn) and len(drawn) == 2
 
 

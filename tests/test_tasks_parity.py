@@ -5,7 +5,8 @@ import pytest
 
 from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH, Prefetch, bit_generator, stretches, words
-from tasks.parity import Parity, ParityConfig, make_inputs, targets_of, turn_one
+from tasks.parity import Parity, ParityConfig
+from tasks.parity.task import make_inputs, targets_of, turn_one
 
 
 def task(**settings) -> Parity:
@@ -174,8 +175,8 @@ def test_words_are_those_of_philox():
     assert got.tolist() == [half for word in raw.tolist() for half in (word & 0xFFFFFFFF, word >> 32)][:5]
 
 
-def test_difficulty_is_the_number_of_non_zeros():
-    assert task().difficulty(np.array([[1.0, 0, -1], [0, 0, 0]])).tolist() == [2, 0]
+def test_examples_are_grouped_by_the_number_of_non_zeros():
+    assert task().groups(np.array([[1.0, 0, -1], [0, 0, 0]])).tolist() == [2, 0]
 
 
 def test_second_range_has_splits_of_its_own():

@@ -7,7 +7,7 @@ the same name in `models/` of each backend; its `SETTINGS` is the dataclass, who
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +36,10 @@ class Model(Protocol):
         """Parameters by canonical name, float64."""
         ...
 
+    def with_masks(self, inputs: Any, seed: int, updates: Sequence[int], steps: int) -> Any:
+        """The inputs of these updates, K in front of every shape, with the masks of the network's dropout if any."""
+        ...
+
 
 def check_parameters(model: Model, params: Mapping[str, Any]) -> None:
     """Names and shapes are the model's, no more and no fewer."""
@@ -61,6 +65,6 @@ def step_of(settings: Model, params: Mapping[str, Any]) -> Any:
 
 def settings_of(values: Mapping[str, Any]) -> Model:
     """The settings of a network from plain values; "kind" says which network it is."""
-    kind = values.get("kind")
+    kind: Any = values.get("kind")
     checks.check_choice("kind", kind, kinds())  # so that no file names code to import
     return importlib.import_module(f"{__name__}.{kind}").SETTINGS(**values)

@@ -7,7 +7,8 @@ weights and ids are in this order. A chunk of K updates has K in front of every 
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,26 @@ def with_dropout(
         )
         for length in bucket_lengths(inputs)
     }
+    return {**inputs, **masks}
+
+
+def chunk_masks(
+    model: Transformer, inputs: Mapping[str, np.ndarray], seed: int, updates: Sequence[int], steps: int
+) -> dict[str, np.ndarray]:
+    """`with_dropout` for a chunk of updates."""
+    return by_update(partial(with_dropout, model), inputs, seed, updates, steps) if model.dropout else dict(inputs)
+
+
+def by_update(
+    masked: Callable[..., dict[str, np.ndarray]],
+    inputs: Mapping[str, np.ndarray],
+    seed: int,
+    updates: Sequence[int],
+    steps: int,
+) -> dict[str, np.ndarray]:
+    """Adds the masks of each update of a chunk, by the function that makes those of one."""
+    made = [masked({name: x[k] for name, x in inputs.items()}, seed, update, steps) for k, update in enumerate(updates)]
+    masks = {name: np.stack([one[name] for one in made]) for name in made[0] if name not in inputs}
     return {**inputs, **masks}
 
 

@@ -5,13 +5,14 @@ integers, the slots of images; in training with dropout also "dropout.encoder" `
 "dropout.decoder" `[steps, b, heads, 3, ⌈(M + 3)/8⌉]`, uint8. A chunk of K updates has K in front of every shape.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ponder_ref import checks
-from ponder_ref.models._buckets import packed_masks
+from ponder_ref.models._buckets import by_update, packed_masks
 from ponder_ref.models.pairs import TOKENS, PairTransformer
 
 
@@ -36,6 +37,13 @@ def with_masks(
         for name, shape in shapes.items()
     }
     return {**inputs, **masks}
+
+
+def chunk_masks(
+    model: PairTransformer, inputs: Mapping[str, np.ndarray], seed: int, updates: Sequence[int], steps: int
+) -> dict[str, np.ndarray]:
+    """`with_masks` for a chunk of updates."""
+    return by_update(partial(with_masks, model), inputs, seed, updates, steps) if model.dropout else dict(inputs)
 
 
 def check_inputs(model: PairTransformer, inputs: Any, steps: int) -> None:

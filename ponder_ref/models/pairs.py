@@ -6,7 +6,9 @@ A batch is images `[..., S, width]`; rows `[..., M, 2]`, which images stand in e
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +55,8 @@ class PairTransformer:
             checks.check_count(name, getattr(self, name), 1)
         checks.check_count("outputs", self.outputs, 2)
         if self.attention % self.heads:
-            raise ValueError(f"attention must be a multiple of heads, got {self.attention} and {self.heads}")
+            said = f"must be a multiple of heads, got {self.attention} and {self.heads}"
+            raise checks.SettingError("attention", said)
         checks.check_number("dropout", self.dropout, "[0, 1)")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -110,6 +113,12 @@ class PairTransformer:
             scores = params["embed.images"].T / math.sqrt(self.embedding)
             params["output.w"] = np.concatenate([np.zeros_like(scores), scores])
         return params
+
+    def with_masks(self, inputs: Mapping[str, Any], seed: int, updates: Sequence[int], steps: int) -> dict[str, Any]:
+        """The inputs of these updates, K in front of every shape, with the bits that dropout leaves."""
+        from ponder_ref.models._pair_inputs import chunk_masks  # which imports this module
+
+        return chunk_masks(self, inputs, seed, updates, steps)
 
 
 SETTINGS = PairTransformer

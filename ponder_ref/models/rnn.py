@@ -1,6 +1,8 @@
 """The RNN of the parity experiment (spec M8; paper app. B): hₙ = tanh(x·W_x + b + hₙ₋₁·W_h)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -70,6 +72,10 @@ class Rnn:
         if input_connections is not None:
             params["rnn.w_x"] *= connections(seed, self.inputs, self.hidden, input_connections)
         return params
+
+    def with_masks(self, inputs: Any, seed: int, updates: Sequence[int], steps: int) -> Any:
+        """The inputs as they are: this network has no dropout."""
+        return inputs
 
 
 SETTINGS = Rnn

@@ -5,8 +5,9 @@ zeros is padding and stands in front. What stands in the rows of padding of a re
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,8 @@ class Transformer:
         checks.check_count("layers", self.layers, 1)
         checks.check_count("steps", self.steps, 1)
         if self.attention % self.heads:
-            raise ValueError(f"attention must be a multiple of heads, got {self.attention} and {self.heads}")
+            said = f"must be a multiple of heads, got {self.attention} and {self.heads}"
+            raise checks.SettingError("attention", said)
         checks.check_number("dropout", self.dropout, "[0, 1)")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -93,6 +95,12 @@ class Transformer:
     def initial_parameters(self, seed: int) -> dict[str, np.ndarray]:
         """Parameters by canonical name, float64; the tables have deviations of their own."""
         return draw_parameters(self.shapes(), seed, EMBEDDINGS)
+
+    def with_masks(self, inputs: Mapping[str, Any], seed: int, updates: Sequence[int], steps: int) -> dict[str, Any]:
+        """The inputs of these updates, K in front of every shape, with the bits that dropout leaves."""
+        from ponder_ref.models._buckets import chunk_masks  # which imports this module
+
+        return chunk_masks(self, inputs, seed, updates, steps)
 
 
 SETTINGS = Transformer

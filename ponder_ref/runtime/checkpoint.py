@@ -36,6 +36,14 @@ class Checkpoint(NamedTuple):
     about: dict[str, Any]
 
 
+class Damaged(Refused):
+    """A newest checkpoint that is damaged, and the good one before it."""
+
+    def __init__(self, said: str, good: Path, advice: str = "add --checkpoint"):
+        super().__init__(f"{said}; the one before it is good: {advice} {shlex.quote(str(good))}")
+        self.said, self.good = said, good
+
+
 def library() -> Any:
     """safetensors' NumPy functions, or the sentence that says how to get them."""
     try:
@@ -219,9 +227,7 @@ def newest(folder: Path) -> Checkpoint | None:
     except Refused as error:
         for path in reversed(files[:-1]):
             if is_good(path):
-                raise Refused(
-                    f"{error}; the one before it is good: add --checkpoint {shlex.quote(str(path))}"
-                ) from None
+                raise Damaged(str(error), path) from None
         raise Refused(f"{error}; there is no other good checkpoint in {folder}") from None
 
 

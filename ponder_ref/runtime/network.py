@@ -1,7 +1,7 @@
 """What a network is, in plain values and without its task: enough to build it again on any backend."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +55,24 @@ class Own:
     seed: int = 0
     kind: str = OWN
 
+    def __post_init__(self) -> None:
+        for name in ("name", "sha256"):
+            if not (isinstance(value := getattr(self, name), str) and value.isprintable()):
+                raise checks.SettingError(name, f"must be text that can be printed, got {checks.quoted(value)}")
+        checks.check_choice("output", self.output, ("binary", "classes"))
+        checks.check_count("outputs", self.outputs, 1)
+        checks.check_count("seed", self.seed, 0)
+        for size in self.answers:
+            checks.check_count("answers", size, 1)
+
     def problem(self, halting: Halting) -> Problem:
         """What `build` is given, as it was when the run began."""
         same = {name: getattr(self, name) for name in ("inputs", "outputs", "output", "answers", "seed")}
         return Problem(**same, halting=dataclasses.asdict(halting))
+
+    def with_masks(self, inputs: Any, seed: int, updates: Sequence[int], steps: int) -> Any:
+        """The inputs as they are: what is random in somebody's own network is its own affair."""
+        return inputs
 
 
 @dataclass(frozen=True)
@@ -91,6 +105,7 @@ def to_plain(tree: Any) -> Any:
 
 def from_plain(value: Any) -> Any:
     """The inverse of `to_plain`; tuples come back as lists."""
+    content: Any
     (kind, content), *rest = value.items() if isinstance(value, dict) else [("", None)]
     if rest or kind not in ("leaf", "dict", "list"):
         raise ValueError("inputs must be a tree of leaves, dicts and lists")

@@ -16,9 +16,9 @@ from ponder_ref.runtime import checkpoint, network, translate
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.files import make_folder, write_whole
 from ponder_ref.runtime.network import Network
+from ponder_ref.runtime.train import REST
 
 MODEL = "model.safetensors"  # of a folder that holds a network alone
-REST = "rest."  # of the names of variables that are not trained: running statistics, counts of random numbers
 
 
 class Saved(NamedTuple):

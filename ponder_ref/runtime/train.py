@@ -11,6 +11,7 @@ from ponder_ref.runtime.settings import Optimiser
 # What `Trainer.train_steps` measures of every update.
 TRAIN_KEYS = ("loss", "loss_rec", "loss_reg", "accuracy", "expected_steps", "steps_run", "grad_norm")
 PARTS = ("params", "m", "v")
+REST = "rest."  # of the names of variables that are not trained: running statistics, counts of random numbers
 
 
 def learning_rates(optimiser: Optimiser, first: int, count: int) -> dict[str, np.ndarray]:

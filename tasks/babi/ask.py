@@ -15,11 +15,8 @@ from typing import NamedTuple, TextIO
 import numpy as np
 
 import ponder_ref
-from ponder_ref.models import check_parameters
-from ponder_ref.models.transformer import transformer_encode, transformer_readout, transformer_transition
-from ponder_ref.runtime.checkpoint import parameters
+from ponder_ref.net import PonderNet
 from ponder_ref.runtime.errors import Refused, one_sentence, say
-from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
 from tasks.config import Parser
@@ -36,17 +33,10 @@ class Thought(NamedTuple):
     belief: float
 
 
-def ponder(params: dict[str, np.ndarray], config: BabiConfig, rows: Sequence[Sequence[int]]) -> list[Thought]:
-    """All steps of the model on a story: rows of word numbers, the question last."""
-    words = np.array([rows], np.int64)
-    h = transformer_encode(params, words)
-    predictions, logits = [], []
-    for n in range(1, config.max_steps + 1):
-        h = transformer_transition(params, words, h, n, heads=config.heads)
-        y_hat, z = transformer_readout(params, h)
-        predictions.append(y_hat[0])
-        logits.append(z[0])
-    chances = np.exp(ponder_ref.log_halting(np.array(logits), remainder=config.remainder))
+def ponder(net: PonderNet, rows: Sequence[Sequence[int]]) -> list[Thought]:
+    """All steps of the network on a story: rows of word numbers, the question last."""
+    out = net(np.array([rows], np.int64))
+    chances, predictions = np.exp(out.log_p[:, 0]), out.y_hat[:, 0]
     beliefs = np.exp(predictions - np.logaddexp.reduce(predictions, axis=-1, keepdims=True))
     best = beliefs.argmax(-1)
     return [
@@ -106,30 +96,28 @@ def questions(
             story.append(row)
 
 
-def load(name: str) -> tuple[BabiConfig, dict[str, np.ndarray]]:
-    """Config and parameters of a run's newest checkpoint or of the shipped one, in float64."""
-    run, found = open_trained(Babi, name)
+def load(name: str) -> tuple[int, PonderNet]:
+    """The longest story and the network of a run's newest checkpoint or of the shipped one."""
+    run, _ = open_trained(Babi, name)
     if run.config.method != "ponder":
         raise Refused(f"--run {name} is a run of --method {run.config.method}: its steps have no chance of halting")
-    params = {name: np.asarray(x, np.float64) for name, x in parameters(found.arrays).items()}
     try:
-        check_parameters(run.config.model_settings(), params)
+        return run.config.sentences, ponder_ref.load(run.folder)
     except ValueError as error:
-        raise Refused(f"{run.folder} does not fit the run's model: {error}") from None
-    return run.config, params
+        raise Refused(str(error)) from None
 
 
 def answer(name: str, source: TextIO) -> None:
     """Answers every question of the source as it comes; at a terminal a wrong line is said and left out."""
-    config, params = load(name)
+    longest, net = load(name)
     typed = source.isatty()
     if typed:
         say(HINT)
-    found = questions(source, config.sentences, say if typed else refuse)
+    found = questions(source, longest, say if typed else refuse)
     asked = False
     for question, rows in found:
         asked = True
-        print("\n".join([question, *show(ponder(params, config, rows))]), flush=True)
+        print("\n".join([question, *show(ponder(net, rows))]), flush=True)
     if not asked:
         raise Refused("there is no question: a line that ends in a question mark is one")
 

@@ -20,13 +20,14 @@ import msgspec
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
 from ponder_ref.runtime.files import TEMPORARY, alone, make_folder, read_json, write_whole
+from ponder_ref.runtime.values import Integer
 from tasks.babi import text
 from tasks.babi.draws import Draws
 from tasks.babi.files import UNFINISHED
 from tasks.babi.stories import SPLITS, TASK_NAMES, TASKS, Story, first_questions
 from tasks.babi.worlds import MAKE
 from tasks.batches import STREAMS
-from tasks.config import Integer, Parser
+from tasks.config import Parser
 from tasks.options import MAX_SEED
 
 OVERLAPPING = frozenset({4, 17})

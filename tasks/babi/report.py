@@ -61,8 +61,8 @@ def draw_shares(record: dict[str, Any], path: Path) -> Path:
     return save(figure, path)
 
 
-def draw(run: Any, records: list[dict[str, Any]]) -> list[Path]:
+def draw(records: list[dict[str, Any]], folder: Path) -> list[Path]:
     """The task's own figures of a run: of its test, or of its last evaluation if it has not come to that."""
     judged = [record for record in records if "split" in record]
     last = next((record for record in reversed(judged) if record["split"] == "test"), judged[-1])
-    return [draw_tasks(last, run.figures / "tasks.png"), draw_shares(last, run.figures / "halting-by-task.png")]
+    return [draw_tasks(last, folder / "tasks.png"), draw_shares(last, folder / "halting-by-task.png")]

@@ -4,15 +4,17 @@ import dataclasses
 import math
 from typing import Any
 
-from ponder_ref.checks import quoted
+from ponder_ref.checks import SettingError, quoted
 from ponder_ref.models.transformer import Transformer
 from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.settings import Halting, Optimiser
+from ponder_ref.runtime.values import Choice, Integer, Number, Text, again, option
 from tasks.babi.encode import CLASSES, MAX_SENTENCES
 from tasks.babi.files import LAYOUTS
 from tasks.babi.generate import parse_tasks
 from tasks.babi.vocabulary import MAX_WORDS, WORDS
-from tasks.config import Choice, Integer, Number, Text, option
-from tasks.options import HALTING, TRAINING, TrainingConfig
+from tasks.config import by_flag
+from tasks.options import TrainingConfig
 
 DATA, MODEL = "bAbI data", "Universal Transformer"
 ANY = "any"  # of the layouts
@@ -22,13 +24,13 @@ ANY = "any"  # of the layouts
 class BabiConfig(TrainingConfig):
     """Settings of a bAbI run."""
 
-    method: str = option(
-        "ponder",
-        Choice(("ponder", "act", "ut-act", "repeat", "once")),
-        "who decides the number of steps; ut-act: each sentence for itself, as in the Universal Transformer",
-        group=HALTING,
+    method: str = again(
+        Halting,
+        "method",
+        values=Choice(("ponder", "act", "ut-act", "repeat", "once")),
+        help="who decides the number of steps; ut-act: each sentence for itself, as in the Universal Transformer",
     )
-    max_steps: int = option(10, Integer(1, 1000), "largest number of steps N", group=HALTING, paper="10")
+    max_steps: int = again(Halting, "max_steps", default=10, paper="10")
     tasks: str = option("1-20", Text(), "which of the twenty tasks, such as 1-20 or 1,2,15", group=DATA, paper="1-20")
     more: str | None = option(
         None, Text(off=True), "tasks drawn more often in training, such as 3:2,16:3; the others have 1", group=DATA
@@ -74,14 +76,21 @@ class BabiConfig(TrainingConfig):
     sentences: int = option(
         MAX_SENTENCES, Integer(1, MAX_SENTENCES), "longest story, older sentences are cut", group=MODEL, paper="320"
     )
-    eval_examples: int = option(2000, Integer(20, 10**7), "questions of an evaluation, of all tasks", group=TRAINING)
-    test_examples: int | None = option(
-        10**5,
-        Integer(20, 10**7, off=True),
-        "questions of the test at the end, if there are so many; off is no test",
-        group=TRAINING,
+    eval_examples: int = again(
+        TrainingConfig,
+        "eval_examples",
+        default=2000,
+        values=Integer(20, 10**7),
+        help="questions of an evaluation, of all tasks",
     )
-    learning_rate: float = option(3e-4, Number("(0, 10]"), "of Adam", group="optimiser", paper="3e-4, or 1e-4 to 5e-4")
+    test_examples: int | None = again(
+        TrainingConfig,
+        "test_examples",
+        default=10**5,
+        values=Integer(20, 10**7, off=True),
+        help="questions of the test at the end, if there are so many; off is no test",
+    )
+    learning_rate: float = again(Optimiser, "learning_rate", paper="3e-4, or 1e-4 to 5e-4")
 
     @property
     def ends_with_test(self) -> bool:
@@ -94,8 +103,8 @@ class BabiConfig(TrainingConfig):
         self.shares()
         try:
             self.model_settings()
-        except ValueError as error:
-            raise Refused(f"--{error}") from None
+        except SettingError as error:
+            raise by_flag(error) from None
 
     def task_numbers(self) -> tuple[int, ...]:
         return parse_tasks(self.tasks, "--tasks")

@@ -22,13 +22,13 @@ from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
 from ponder_ref.runtime.files import TEMPORARY, alone, is_unfinished, make_folder, write_together
 from tasks.babi.card import make_card, render
 from tasks.babi.report import verdict
-from tasks.babi.task import Babi
+from tasks.babi.task import PRETRAINED, Babi
 from tasks.command import THREADS, flag_value
 from tasks.config import Parser, to_json
 from tasks.loop import evaluate
 from tasks.runs import CONFIG, METRICS, Run
 from tasks.shipped import MODEL, is_shipped, open_trained
-from tasks.trainers import default_backend, load_parameters, make_trainer
+from tasks.trainers import default_backend, init_state, make_trainer
 
 MAX_BYTES = 4 * 10**6
 CARD, PAGE = "card.json", "card.md"
@@ -51,6 +51,8 @@ def open_run(name: str, file: str | None) -> tuple[Run, Checkpoint]:
     if is_shipped(run.folder):
         raise Refused(f"{name} is a shipped checkpoint already, not a run")
     refuse_files(name, run)
+    if run.own is not None:
+        raise Refused(f"{name} has a network of somebody's own: one of the task's is shipped")
     if run.config.method != "ponder":
         raise Refused(f"{name} is a run of --method {run.config.method}: one of ponder is shipped")
     return run, found
@@ -96,7 +98,7 @@ def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespa
     trainer = make_trainer(
         getattr(options, "backend", default_backend()), Babi(config), flag_value(options, "threads", THREADS, 1)
     )
-    state = load_parameters(trainer, {PREFIX + name: array for name, array in params.items()}, options.run)
+    state = init_state(trainer, params, options.run)
     wanted = [("test", None)] + ([("valid", options.data_dir)] if hasattr(options, "data_dir") else [])
     found = []
     for split, folder in wanted:
@@ -111,12 +113,13 @@ def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespa
 def ship(options: argparse.Namespace) -> Path:
     """Writes the folder."""
     run, found = open_run(options.run, getattr(options, "checkpoint", None))
-    out = Path(getattr(options, "out", Babi.PRETRAINED))
+    out = Path(getattr(options, "out", PRETRAINED))
     check_out(out)
     earlier = earlier_runs(run)
     config = dataclasses.replace(run.config, dtype="float32")
     params = {name: np.asarray(array, np.float32) for name, array in parameters(found.arrays).items()}
     about = {"task": run.task, "config": to_json(config), "spec": found.about["spec"], "update": found.about["update"]}
+    about |= {"network": Babi(config).network().to_json()}
     arrays = {PREFIX + name: array for name, array in params.items()}
     data = to_bytes(Checkpoint(arrays, about), PARAMETERS)
     if len(data) > MAX_BYTES:

@@ -5,14 +5,14 @@ released files.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ponder_ref.base import Batch
-from ponder_ref.models._buckets import with_dropout
+from ponder_ref.models._buckets import bucket_lengths
 from ponder_ref.models.transformer import Transformer
 from ponder_ref.runtime.checkpoint import fingerprint
 from ponder_ref.runtime.errors import Refused
@@ -24,22 +24,28 @@ from tasks.babi.sampling import Pool
 from tasks.babi.settings import ANY, DATA, PRESETS, BabiConfig
 from tasks.babi.stories import TASK_NAMES
 from tasks.batches import EvalBatch
+from tasks.contracts import Task
 
+if TYPE_CHECKING:
+    from tasks.results.experiment import Experiment
+
+PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
 EVAL_ROWS = 2048  # sentences of an evaluation batch, about: fewer examples of longer stories
 
 
-class Babi:
+class Babi(Task[BabiConfig]):
     """The task as `tasks.command` wants it."""
 
     NAME = "babi"
     TITLE = "PonderNet on the twenty bAbI tasks: a Universal Transformer that decides how long to read."
-    DIFFICULTY = "task"
+    GROUP = "task"
+    ORDERED = False
     SHARES = True
-    GUESS = None  # differs from task to task
+    FILES: ClassVar[Mapping[str, str]] = {"data_dir": "DIR"}
     EVALUATION_FLAGS = ("max_steps", "data_dir", "layout")
-    PRETRAINED = Path(__file__).parent / "pretrained"  # the shipped checkpoint, made by tasks.babi.ship
+    PRETRAINED = PRETRAINED
     Config = BabiConfig
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
+    PRESETS = PRESETS
     EXAMPLES = (
         "python -m tasks.babi --out runs/babi                            some minutes, on generated stories",
         "python -m tasks.babi --tasks 1,2,15 --out runs/few",
@@ -69,16 +75,13 @@ class Babi:
             raise Refused("--layout chooses among released files: it goes with --data-dir or --download")
 
     def __init__(self, config: BabiConfig):
-        self.config = config
+        super().__init__(config)
         self.numbers = config.task_numbers()
         layout = None if config.layout == ANY else config.layout
         self.source = None if config.data_dir is None else open_source(config.data_dir, layout)
 
     def model(self) -> Transformer:
         return self.config.model_settings()
-
-    def initial_parameters(self) -> dict[str, np.ndarray]:
-        return self.model().initial_parameters(self.config.seed)
 
     def splits(self, stage: str) -> tuple[str, ...]:
         return (stage,)
@@ -138,7 +141,7 @@ class Babi:
         return 0 if self.config.renew is None or self.source is not None else index // self.config.renew
 
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
-        """Training batches: "words.L" `[K, b, L, 11]` for each bucket, and the bits that dropout leaves."""
+        """Training batches: "words.L" `[K, b, L, 11]` for each bucket."""
         made = [self.one_batch(index) for index in indices]
         inputs = {name: np.stack([batch.inputs[name] for batch in made]) for name in made[0].inputs}
         rest = (np.stack(arrays) for arrays in zip(*(batch[1:] for batch in made), strict=True))
@@ -158,7 +161,6 @@ class Babi:
                 part = pool.filler(rows, size)
             inputs |= named(part.inputs)
             parts.append(part)
-        inputs = with_dropout(self.model(), inputs, self.config.seed, index, self.config.max_steps)
         targets, weights, ids = (np.concatenate(arrays) for arrays in zip(*(part[1:] for part in parts), strict=True))
         return Batch(inputs, targets, weights, ids)
 
@@ -172,12 +174,32 @@ class Babi:
             ids, counted = batch.example_ids, int(batch.weights.sum())
             yield EvalBatch(named(batch.inputs), batch.targets, ids, tasks[ids], counted)
 
+    def plain(self, inputs: Any) -> np.ndarray:
+        """All buckets as one array `[..., sentences + 1, 11]`, rows of zeros in front of shorter stories."""
+        length = self.config.sentences + 1
+        padded = []
+        for size in bucket_lengths(inputs):
+            rows = inputs[f"words.{size}"]
+            padded.append(np.pad(rows, [*[(0, 0)] * (rows.ndim - 2), (length - size, 0), (0, 0)]))
+        return np.concatenate(padded, axis=-3)
+
     def report(self, record: dict[str, Any]) -> list[str]:
         return lines(record, TASK_NAMES)
 
     @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records)
+    def asked(cls, config: BabiConfig) -> dict[str, Any]:
+        data = "generated" if config.data_dir is None else "released"
+        return {"tasks": config.tasks, "data_dir": data, "layout": config.layout}
+
+    @classmethod
+    def draw(cls, config: BabiConfig, records: list[dict[str, Any]], folder: Path) -> list[Path]:
+        return draw(records, folder)
+
+    @classmethod
+    def section(cls, experiment: "Experiment", docs: Path) -> list[str]:
+        from tasks.babi.results import section
+
+        return section(experiment, docs)
 
 
 def named(inputs: Inputs) -> dict[str, np.ndarray]:

@@ -9,24 +9,27 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from ponder_ref.base import SPEC_VERSION
+from ponder_ref.exits import POLICIES
 from ponder_ref.models import check_parameters
-from ponder_ref.models.rnn import Rnn
-from ponder_ref.runtime.checkpoint import INSTALL, parameters
+from ponder_ref.runtime import checkpoint
 from ponder_ref.runtime.errors import Refused, one_sentence
 from ponder_ref.runtime.files import is_unfinished, make_folder, read_json, write_together
+from ponder_ref.runtime.network import Network
+from ponder_ref.runtime.saved import network_of
+from ponder_ref.runtime.settings import Halting
+from ponder_ref.runtime.values import Choice, Integer, Number
 from tasks.command import flag_value, refuse
-from tasks.config import Choice, Integer, Number, Parser, show
-from tasks.export.policy import MOST_STEPS, POLICIES, Exit
-from tasks.registry import task_class
-from tasks.runs import Run, is_of_a_run, read_config
+from tasks.config import Parser, show
+from tasks.export.policy import MOST_STEPS, Exit
+from tasks.runs import is_of_a_run, read_config
 
-TASKS = ("parity",)
+KINDS = ("rnn",)  # of networks, in ponder_ref.models
 NEEDED = {"onnx": ("onnx",), "stablehlo": ("jax", "flatbuffers")}  # format -> what writing it imports
 FORMATS, POLICY = Choice(tuple(NEEDED)), Choice(POLICIES)
 STEPS, Q, EPSILON = Integer(1, MOST_STEPS), Number("(0, 1]"), Number("(0, 1)", off=True)
@@ -71,14 +74,32 @@ def parser() -> Parser:
     return p
 
 
-def open_run(folder: Path) -> tuple[Run, Any]:
-    """The run and its task, whichever it is of."""
-    name = read_config(folder).task
-    if name not in TASKS:
-        raise Refused(f"{folder} is a run of the task {name!r}; what can be exported is {', '.join(TASKS)}")
-    task = task_class(name)
-    run = Run.open(folder, name, task.Config)
-    return run, task(run.config)
+class Opened(NamedTuple):
+    """The network of a run's checkpoint, its parameters in float32, and what the checkpoint says of itself."""
+
+    network: Network
+    params: dict[str, np.ndarray]
+    about: dict[str, Any]
+
+
+def open_run(folder: Path, file: Path | None) -> Opened:
+    """What is exported: a network that can be, of the run's newest checkpoint or of that in `file`."""
+    read_config(folder)
+    place = folder / "checkpoints"
+    found = checkpoint.newest(place) if file is None else checkpoint.read(file)
+    if found is None:
+        raise Refused(f"there is no checkpoint in {place}")
+    params = checkpoint.parameters(found.arrays)
+    try:
+        network = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
+        if network.model.kind in KINDS:
+            check_parameters(network.model, params)
+    except ValueError as error:
+        raise Refused(f"{file or place} does not fit the run's model: {error}") from None
+    if network.model.kind not in KINDS:
+        kind = network.model.kind
+        raise Refused(f"{folder} has a network of the kind {kind!r}; what can be exported is {', '.join(KINDS)}")
+    return Opened(network, {name: np.asarray(x, np.float32) for name, x in params.items()}, found.about)
 
 
 class Description(msgspec.Struct):
@@ -110,45 +131,32 @@ def check_out(out: Path, beside: Path) -> None:
             raise Refused(f"--out {out}: {path} is not an earlier export: remove it or choose another name")
 
 
-def make_exit(options: argparse.Namespace, config: Any) -> Exit:
+def make_exit(options: argparse.Namespace, halting: Halting) -> Exit:
     """The policy of the flags, with the run's own values for what they leave open."""
-    if config.method == "act":
-        raise Refused(f"{options.run} is a run of --method act; ponder, repeat and once can be exported")
-    policy = flag_value(options, "policy", POLICY, "sample" if config.method == "ponder" else "fixed")
-    if policy != "fixed" and config.method != "ponder":
-        raise Refused(f"--policy {policy} needs a run of --method ponder, and {options.run} is one of {config.method}")
+    if halting.method not in ("ponder", "repeat", "once"):
+        raise Refused(f"{options.run} is a run of --method {halting.method}; ponder, repeat and once can be exported")
+    policy = flag_value(options, "policy", POLICY, "sample" if halting.method == "ponder" else "fixed")
+    if policy != "fixed" and halting.method != "ponder":
+        raise Refused(f"--policy {policy} needs a run of --method ponder, and {options.run} is one of {halting.method}")
     if policy != "quantile":
         refuse(options, ("q",), "goes with --policy quantile")
     if policy != "expected":
         refuse(options, ("epsilon",), "goes with --policy expected")
-    own = PAPER_EPSILON if config.epsilon is None else config.epsilon
+    own = PAPER_EPSILON if halting.epsilon is None else halting.epsilon
     return Exit(
         policy=policy,
-        max_steps=flag_value(options, "max_steps", STEPS, config.own_steps),
+        max_steps=flag_value(options, "max_steps", STEPS, 1 if halting.method == "once" else halting.max_steps),
         q=flag_value(options, "q", Q, Exit.q),
         epsilon=flag_value(options, "epsilon", EPSILON, own) if policy == "expected" else None,
-        remainder=config.remainder,
+        remainder=halting.remainder,
     )
 
 
 def check_installed(format: str) -> None:
     for name in NEEDED[format]:
         if find_spec(name) is None:
-            install = INSTALL.replace("jax,tasks", "jax,tasks,export")
+            install = checkpoint.INSTALL.replace("jax,tasks", "jax,tasks,export")
             raise Refused(f"--format {format} needs {name!r}, which is not installed: {install}")
-
-
-def load_parameters(run: Run, model: Rnn, file: Path | None) -> tuple[dict[str, np.ndarray], int]:
-    """The model's parameters in float32 from a checkpoint, the newest without a file, and its update."""
-    found = run.load(file)
-    if found is None:
-        raise Refused(f"there is no checkpoint in {run.checkpoints}")
-    named = parameters(found.arrays)
-    try:
-        check_parameters(model, named)
-    except ValueError as error:
-        raise Refused(f"{file or run.checkpoints} does not fit the run's model: {error}") from None
-    return {name: np.asarray(x, np.float32) for name, x in named.items()}, found.about["update"]
 
 
 def export(options: argparse.Namespace) -> str:
@@ -156,17 +164,17 @@ def export(options: argparse.Namespace) -> str:
     format, out = flag_value(options, "format", FORMATS, ""), Path(options.out)
     beside = out.with_name(out.name + ".json")
     check_out(out, beside)
-    run, task = open_run(Path(options.run))
-    exit = make_exit(options, run.config)
+    file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
+    network, params, about = open_run(Path(options.run), file)
+    model: Any = network.model
+    exit = make_exit(options, network.halting)
     check_installed(format)
-    model = task.model()
-    params, update = load_parameters(run, model, Path(options.checkpoint) if hasattr(options, "checkpoint") else None)
     module: Any = importlib.import_module(f"tasks.export.{'onnx_file' if format == 'onnx' else format}")
     description = {
         **module.about(model, exit),
         "policy": exit.settings(),
-        "task": run.task,
-        "update": update,
+        "task": about["task"],
+        "update": about["update"],
         "spec": SPEC_VERSION,
     }
     data = module.write(model, params, exit, description)

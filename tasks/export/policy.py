@@ -15,9 +15,9 @@ from typing import Any
 
 from ponder_ref import checks
 from ponder_ref.checks import check_choice
+from ponder_ref.exits import POLICIES
 from ponder_ref.models.rnn import Rnn
 
-POLICIES = ("sample", "quantile", "fixed", "expected")
 MOST_STEPS = 2**16 - 1  # what the counter of S2 has room for
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_sigmoid, sigmoid
 
-from ponder_jax.models import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
+from ponder_jax import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_jax.sampling import threefry2x32
 from ponder_ref.models.rnn import Rnn
 from tasks.export.policy import Exit, answer_shape, port

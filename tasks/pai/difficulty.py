@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from ponder_ref.runtime.errors import Refused, one_sentence
+from ponder_ref.runtime.values import Integer
 from tasks.batches import EVAL_BATCH
-from tasks.config import Integer, Parser
+from tasks.config import Parser
 from tasks.options import MAX_SEED
 from tasks.pai.data import Data
 from tasks.pai.images import CLASSES, POOLS, Images

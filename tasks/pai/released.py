@@ -32,7 +32,7 @@ from ponder_ref.base import Batch
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.errors import Refused, reason
 from tasks.batches import STREAMS, example_ids, words
-from tasks.pai import records
+from tasks.pai import tfrecord
 from tasks.pai.layout import Inputs, compact, numbered
 from tasks.pai.sequences import kinds_of
 from tasks.pai.trials import SEQUENCES, below, query_types
@@ -62,7 +62,7 @@ class Place(NamedTuple):
 
 def trials_of(data: bytes, length: int, *, sequences: int = SEQUENCES, width: int = 1000) -> Trials:
     """The arrays in the data of a record; `Malformed` says what is missing or out of range."""
-    found = records.parse_example(data)
+    found = tfrecord.parse_example(data)
     types = query_types(length)
     count = sequences * len(types)
     shapes = {
@@ -75,27 +75,27 @@ def trials_of(data: bytes, length: int, *, sequences: int = SEQUENCES, width: in
     arrays = {}
     for name, shape in shapes.items():
         if name not in found:
-            raise records.Malformed(f"feature {quoted(name)} is missing")
+            raise tfrecord.Malformed(f"feature {quoted(name)} is missing")
         array, kind = found[name], "f" if len(shape) > 1 else "i"
         if array.dtype.kind != kind:
-            raise records.Malformed(f"feature {quoted(name)} must hold {'floats' if kind == 'f' else 'integers'}")
+            raise tfrecord.Malformed(f"feature {quoted(name)} must hold {'floats' if kind == 'f' else 'integers'}")
         if array.size != np.prod(shape):
-            raise records.Malformed(
+            raise tfrecord.Malformed(
                 f"feature {quoted(name)} has {array.size} numbers, "
                 f"expected {' x '.join(map(str, shape))} for length {length}"
             )
         if kind == "f" and not np.isfinite(array).all():
-            raise records.Malformed(f"feature {quoted(name)} holds a number that is not finite")
+            raise tfrecord.Malformed(f"feature {quoted(name)} holds a number that is not finite")
         arrays[name] = array.reshape(shape)
     highest = {"correct_answer": (0, 1), "difficulty": (0, length - 2), "trial_type": (1, len(types))}
     for name, (low, high) in highest.items():
         wrong = arrays[name][(arrays[name] < low) | (arrays[name] > high)]
         if wrong.size:
-            raise records.Malformed(f"feature {quoted(name)} must lie in {low}..{high}, got {wrong[0]}")
+            raise tfrecord.Malformed(f"feature {quoted(name)} must lie in {low}..{high}, got {wrong[0]}")
     kinds = arrays["trial_type"] - 1
     steps = np.array([kind.steps for kind in types])[kinds]
     for query in np.flatnonzero(arrays["difficulty"] != steps)[:1]:
-        raise records.Malformed(
+        raise tfrecord.Malformed(
             f"query {query + 1} has trial_type {kinds[query] + 1} ({types[kinds[query]].name}), which is of difficulty "
             f"{steps[query]}, and difficulty {arrays['difficulty'][query]}"
         )
@@ -113,7 +113,7 @@ def levels_of(trials: Trials, length: int, slots: int) -> np.ndarray:
     shown = set(rows.ravel().tolist())
     largest = max(len(shown.union(query)) for query in queries.tolist())
     if largest > slots:
-        raise records.Malformed(f"memory and query hold {largest} different images, expected at most {slots}")
+        raise tfrecord.Malformed(f"memory and query hold {largest} different images, expected at most {slots}")
     return np.where(kinds_of(rows, queries, length) == trials.kinds, trials.kinds, len(query_types(length)))
 
 
@@ -193,7 +193,7 @@ class Released:
         if split not in self._places:
             found: list[Place] = []
             for path in shards(self.folder, split):
-                of_file = [Place(path, number, *at) for number, at in enumerate(records.framing(path), start=1)]
+                of_file = [Place(path, number, *at) for number, at in enumerate(tfrecord.framing(path), start=1)]
                 for place in of_file[:1] + of_file[1:][-1:]:
                     self.read(place)
                 found += of_file
@@ -205,12 +205,12 @@ class Released:
     def read(self, place: Place) -> Trials:
         """The record at a place; the first time it is checked wholly, and its levels are kept."""
         path, number, offset, _ = place
-        with records.opened(path) as file, naming(path, number):
+        with tfrecord.opened(path) as file, naming(path, number):
             file.seek(offset)
-            length = records.read_length(file, path, number)
+            length = tfrecord.read_length(file, path, number)
             if length is None:
-                raise records.Malformed("the file has become shorter")
-            data = records.read_data(file, length, path, number, check=place not in self._levels)
+                raise tfrecord.Malformed("the file has become shorter")
+            data = tfrecord.read_data(file, length, path, number, check=place not in self._levels)
             trials = trials_of(data, self.length, sequences=self.sequences, width=self.width)
             if place not in self._levels:
                 self._levels[place] = levels_of(trials, self.length, self.sequences * self.length).astype(np.int8)
@@ -223,7 +223,7 @@ class Released:
         choice = np.flatnonzero((steps == 0) == direct)
         with naming(place.path, place.number):
             if not len(choice):
-                raise records.Malformed(f"it has no {'direct' if direct else 'indirect'} query")
+                raise tfrecord.Malformed(f"it has no {'direct' if direct else 'indirect'} query")
             query = choice[below(word, len(choice))]
             inputs = compact(trials.memory, trials.queries[query], self.sequences * self.length)
         return inputs, int(trials.sides[query]), int(self._levels[place][query])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.pai.trials import OTHER, level_name, query_types
+from tasks.pai.trials import OTHER, query_types, type_name
 from tasks.plots import COLOURS, chance_line, column, final, pyplot, save
 from tasks.records import has_median
 
@@ -18,7 +18,7 @@ def rows_of(levels: list[list[Any]], length: int) -> list[Row]:
     `levels` are a record's, or its `median_levels`. Queries of no type ("other") have a row of their own, and are
     neither direct nor indirect.
     """
-    rows: list[Row] = [(level_name(level, length), n, accuracy, steps) for level, n, accuracy, steps in levels]
+    rows: list[Row] = [(type_name(level, length), n, accuracy, steps) for level, n, accuracy, steps in levels]
     for name, direct in (("direct", True), ("indirect", False)):
         names = {kind.name for kind in query_types(length) if (kind.steps == 0) == direct}
         chosen = np.array([row[1:] for row in rows if row[0] in names])
@@ -63,7 +63,7 @@ def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
     """Accuracy (top) and mean steps (bottom) of each type over the updates, on the validation split."""
     seen = [record for record in records if str(record.get("split", "")).startswith("valid")]
     figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
-    levels = [(one["update"], level_name(row[0], length), row) for one in seen for row in one["levels"]]
+    levels = [(one["update"], type_name(row[0], length), row) for one in seen for row in one["levels"]]
     names = [*(kind.name for kind in query_types(length)), OTHER]
     for name, colour in zip(names, COLOURS * 2, strict=False):
         chosen = [{"update": update, "row": row} for update, of, row in levels if of == name]
@@ -72,7 +72,7 @@ def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
         updates, values = column(chosen, "update"), np.array([one["row"] for one in chosen]).reshape(-1, 4)
         top.plot(updates, values[:, 2], color=colour, label=name)
         bottom.plot(updates, values[:, 3], color=colour)
-    chance_line(top)
+    chance_line(top, 0.5)
     top.set_ylabel("expected accuracy")
     top.legend(ncols=3)
     bottom.set_ylabel("expected steps")
@@ -80,12 +80,12 @@ def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
     return save(figure, path)
 
 
-def draw(run: Any, records: list[dict[str, Any]], length: int) -> list[Path]:
+def draw(records: list[dict[str, Any]], length: int, folder: Path) -> list[Path]:
     """The task's own figures of a run: of its first test, or, where it has none, of its last evaluation."""
     judged = final(records)
     if not judged:
         return []
     return [
-        draw_types(judged[0], length, run.figures / "queries.png"),
-        draw_course(records, length, run.figures / "queries-learning.png"),
+        draw_types(judged[0], length, folder / "queries.png"),
+        draw_course(records, length, folder / "queries-learning.png"),
     ]

@@ -3,10 +3,13 @@
 import dataclasses
 from typing import Any
 
+from ponder_ref.checks import SettingError
 from ponder_ref.models.pairs import PairTransformer
 from ponder_ref.runtime.errors import Refused
-from tasks.config import Choice, Integer, Number, Text, option
-from tasks.options import HALTING, OPTIMISER, TRAINING, TrainingConfig
+from ponder_ref.runtime.settings import Halting, Optimiser
+from ponder_ref.runtime.values import Choice, Integer, Number, Text, again, option
+from tasks.config import by_flag
+from tasks.options import TrainingConfig
 from tasks.pai.data import TARGETS
 
 DATA, MODEL = "data", "Transformer"
@@ -18,14 +21,8 @@ SIZES = ("embedding", "attention", "heads", "transition", "layers", "dropout", "
 class PaiConfig(TrainingConfig):
     """Settings of a run."""
 
-    max_steps: int = option(10, Integer(1, 1000), "largest number of steps N", group=HALTING, paper="7 to 10")
-    lambda_p: float = option(
-        0.2,
-        Number("(0, 1)"),
-        "ponder: parameter of the geometric prior, 1/mean steps",
-        group=HALTING,
-        paper="in (0, 0.5]",
-    )
+    max_steps: int = again(Halting, "max_steps", default=10, paper="7 to 10")
+    lambda_p: float = again(Halting, "lambda_p", paper="in (0, 0.5]")
     length: int = option(3, Integer(3, 5), "images in a sequence", group=DATA, paper="3")
     target: str = option(
         "side", Choice(TARGETS), "what is asked: the side of the match, or its class", group=DATA, paper="class"
@@ -62,18 +59,12 @@ class PaiConfig(TrainingConfig):
         "on, with --target class: number j of an image is a score of class j, with which the answer begins",
         group=MODEL,
     )
-    decay: str = option(
-        "constant",
-        Choice(("constant", "linear", "cosine", "polynomial")),
-        "course of the learning rate; all but constant fall to 0 after the last update, polynomial with power 1",
-        group=OPTIMISER,
-        paper="polynomial",
-    )
-    test_examples: int | None = option(
-        10_000,
-        Integer(1, 10**7, off=True),
-        "examples of the test at the end, off is no test",
-        group=TRAINING,
+    decay: str = again(Optimiser, "decay", paper="polynomial")
+    test_examples: int | None = again(
+        TrainingConfig,
+        "test_examples",
+        default=10_000,
+        help="examples of the test at the end, off is no test",
         paper="600",
     )
 
@@ -96,8 +87,8 @@ class PaiConfig(TrainingConfig):
             raise Refused("--tied-output on is about initial values, and --start has others, got both")
         try:
             self.model_settings()
-        except ValueError as error:
-            raise Refused(f"--{error}") from None
+        except SettingError as error:
+            raise by_flag(error) from None
 
     def model_settings(self, **data: Any) -> PairTransformer:
         """The model for images of a `width` and so many `outputs`."""

@@ -1,17 +1,17 @@
-"""Paired associative inference as `tasks.command` wants it: batches with dropout, evaluations with controls."""
+"""Paired associative inference as `tasks.command` wants it: batches, evaluations with controls."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ponder_ref.base import Batch
-from ponder_ref.models._pair_inputs import with_masks
 from ponder_ref.models.pairs import PairTransformer
 from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH, EvalBatch
+from tasks.contracts import Task
 from tasks.pai import difficulty
 from tasks.pai.data import Data
 from tasks.pai.images import Images
@@ -20,25 +20,29 @@ from tasks.pai.own import Own
 from tasks.pai.released import SPLITS, Released
 from tasks.pai.report import draw, lines
 from tasks.pai.settings import CONTROLS, PRESETS, PaiConfig
-from tasks.pai.trials import level_name
+from tasks.pai.trials import type_name
+
+if TYPE_CHECKING:
+    from tasks.results.experiment import Experiment
 
 PAPER_ITEMS = 600  # of an evaluation in the paper's appendix
 EVAL_ROWS = 128  # memories of one call; the model keeps the states of all steps
 WAYS = {"no-memory": without_memory, "shuffled-memory": shuffled_memory}
 
 
-class Pai:
+class Pai(Task[PaiConfig]):
     """The task as `tasks.command` wants it."""
 
     NAME = "pai"
     TITLE = "PonderNet on paired associative inference: which picture belongs to the cue?"
-    DIFFICULTY = "query"
+    GROUP = "query"
     ORDERED = False  # no type of query is harder for its number
     SHARES = True
+    FILES: ClassVar[Mapping[str, str]] = {"data_dir": "DIR", "embeddings": "FILE.npy", "labels": "FILE.npy"}
     GUESS = 0.5  # one of the two images shown, or its class
     EVALUATION_FLAGS = ("max_steps", "control", "data_dir", "embeddings", "labels")  # files may have been moved
     Config = PaiConfig
-    PRESETS: ClassVar[dict[str, dict[str, Any]]] = PRESETS
+    PRESETS = PRESETS
     EXAMPLES = (
         "python -m tasks.pai --out runs/pai                                  about 20 minutes of one core",
         "python -m tasks.pai --method repeat --out runs/repeat",
@@ -49,16 +53,9 @@ class Pai:
         "python -m tasks.pai --evaluate runs/released --data-dir DIR         where the files are now",
     )
 
-    @staticmethod
-    def add_own_flags(parser: Any) -> None:
-        """There are none."""
-
-    @staticmethod
-    def use_own_flags(options: Any) -> None:
-        """There are none."""
-
     def __init__(self, config: PaiConfig):
-        self.config = c = config
+        super().__init__(config)
+        c = config
         self.data: Data | Released
         if c.data_dir is not None:
             self.data, self.width = Released(Path(c.data_dir), c.seed, c.batch_size, c.length), Images.width
@@ -80,10 +77,16 @@ class Pai:
             return self.data.checksum()
         return self.data.source.checksum() if isinstance(self.data.source, Own) else None
 
-    @staticmethod
-    def level_name(level: int, config: PaiConfig) -> str:
+    @classmethod
+    def group_name(cls, group: int, config: PaiConfig) -> str:
         """A type of query, by its places in the sequence, or "other"."""
-        return level_name(level, config.length)
+        return type_name(group, config.length)
+
+    @classmethod
+    def asked(cls, config: PaiConfig) -> dict[str, Any]:
+        sources = {"data_dir": "generated" if config.data_dir is None else "released"}
+        sources["embeddings"] = "generated" if config.embeddings is None else "own"
+        return {"length": config.length, "target": config.target, **sources, "control": config.control}
 
     def model(self) -> PairTransformer:
         return self.config.model_settings(width=self.width, outputs=self.data.outputs)
@@ -105,16 +108,8 @@ class Pai:
         return f"{source}, sequences of {c.length}, target {c.target}"
 
     def batches(self, split: str, indices: Sequence[int] | range) -> Batch:
-        """Batches as in `tasks.pai.layout` with `[K, B]` in front, and the bits that dropout leaves."""
-        batch = self.data.batches(split, indices)
-        if self.config.dropout == 0:
-            return batch
-        model, steps, seed = self.model(), self.config.max_steps, self.config.seed
-        made = [
-            with_masks(model, {name: x[k] for name, x in batch.inputs.items()}, seed, index, steps)
-            for k, index in enumerate(indices)
-        ]
-        return batch._replace(inputs={name: np.stack([one[name] for one in made]) for name in made[0]})
+        """Batches as in `tasks.pai.layout` with `[K, B]` in front."""
+        return self.data.batches(split, indices)
 
     def evaluation(self, split: str, examples: int) -> Iterator[EvalBatch]:
         """The first `examples` of a split; the names of controls and of the paper's test follow its own."""
@@ -142,5 +137,11 @@ class Pai:
         return [*lines(record, self.config.length), *(f"  {line}" for line in beside)]
 
     @classmethod
-    def draw(cls, run: Any, records: list[dict[str, Any]]) -> list[Any]:
-        return draw(run, records, run.config.length)
+    def draw(cls, config: PaiConfig, records: list[dict[str, Any]], folder: Path) -> list[Path]:
+        return draw(records, config.length, folder)
+
+    @classmethod
+    def section(cls, experiment: "Experiment", docs: Path) -> list[str]:
+        from tasks.pai.results import section
+
+        return section(experiment, docs)

@@ -59,10 +59,10 @@ def query_types(length: int) -> tuple[QueryType, ...]:
     return tuple(QueryType(cue, match) for match in range(1, length) for cue in range(match - 1, -1, -1))
 
 
-def level_name(level: int, length: int) -> str:
+def type_name(level: int, length: int) -> str:
     """The name of a row of a table by type: that of `query_types`, or "other" for every number that has none there.
 
-    >>> [level_name(level, 3) for level in (0, 2, 3, -1)]
+    >>> [type_name(level, 3) for level in (0, 2, 3, -1)]
     ['A-B', 'A-C', 'other', 'other']
     """
     types = query_types(length)

@@ -21,9 +21,7 @@ from ponder_ref import checks
 from ponder_ref.base import Batch, Pondered, Predicted
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.settings import Optimiser
-from ponder_ref.runtime.train import flatten_state, learning_rates, split_state
-
-REST = "rest."  # of the names of variables that are not trained
+from ponder_ref.runtime.train import REST, flatten_state, learning_rates, split_state
 
 
 def make_trainer(

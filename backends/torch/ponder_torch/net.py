@@ -12,7 +12,7 @@ from torch import nn
 from ponder_ref import checks, models
 from ponder_ref.base import Pondered, PonderLoss, Predicted
 from ponder_ref.exits import own_exit
-from ponder_ref.runtime.network import Network
+from ponder_ref.runtime.network import Network, Own
 from ponder_ref.runtime.settings import Halting
 from ponder_torch.arrays import to_numpy
 from ponder_torch.infer import predict
@@ -79,7 +79,7 @@ class PonderNet(nn.Module):
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
-        self.described: Network | None = None
+        self._described: Network | None = None
         if log_prior is not None:
             checks.check_floating("log_prior", log_prior)
             checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
@@ -176,9 +176,19 @@ class PonderNet(nn.Module):
         settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
         return settings if getattr(settings, "kind", None) in models.kinds() else None
 
+    @property
+    def network(self) -> Network:
+        """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
+        if self.settings is not None:
+            return Network(self.settings, self.halting)
+        own = (
+            Own(type(self.step).__qualname__, "", [], 1, "binary") if self._described is None else self._described.model
+        )
+        return Network(own, self.halting)
+
     def describe(self, network: Network) -> None:
         """Notes what a network of somebody's own was built for, so that `save` can write it down."""
-        self.described = network
+        self._described = network
 
     def save(self, folder: str | Path) -> Path:
         """Writes the network into a folder that `load` of any backend can read; the file's path."""

@@ -13,9 +13,8 @@ from torch import nn
 from ponder_ref import checks
 from ponder_ref.base import AdamState, Batch, MuonState, Pondered, Predicted
 from ponder_ref.runtime.network import Network
-from ponder_ref.runtime.saved import REST
 from ponder_ref.runtime.settings import Optimiser
-from ponder_ref.runtime.train import flatten_state, learning_rates, split_state
+from ponder_ref.runtime.train import REST, flatten_state, learning_rates, split_state
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_output
 from ponder_torch.arrays import to_numpy
@@ -30,11 +29,6 @@ from ponder_torch.optim import adam_update, clip_by_global_norm, global_norm, mu
 Tensors = dict[str, torch.Tensor]
 
 
-def limit_threads(threads: int) -> None:
-    """How many threads torch may use."""
-    torch.set_num_threads(threads)
-
-
 def make_trainer(
     network: Network,
     optimiser: Optimiser,
@@ -44,11 +38,9 @@ def make_trainer(
     build: Callable | None = None,
 ) -> "Trainer":
     """The trainer of a network that is described; `build(problem) -> PonderNet` makes one of somebody's own."""
-    if threads is not None:
-        limit_threads(threads)
-    model = network.model
-    seed = model.seed if network.is_own else 0
-    return Trainer(net_of(network, build), optimiser, output=model.output, dtype=dtype, seed=seed)
+    net, model = net_of(network, build), network.model
+    own = {"seed": model.seed} if network.is_own else {}
+    return Trainer(net, optimiser, output=model.output, dtype=dtype, threads=threads, **own)
 
 
 class TrainState(NamedTuple):
@@ -121,7 +113,7 @@ class Trainer:
         seed: int = 0,
     ):
         if threads is not None:
-            limit_threads(threads)
+            torch.set_num_threads(threads)
         checks.check_choice("output", output, ("binary", "classes"))
         checks.check_dtype(dtype)
         self.net = net = copy.deepcopy(net)
@@ -129,7 +121,7 @@ class Trainer:
         self.seed = None if net.settings is not None else seed
         self.criterion = binary_cross_entropy if output == "binary" else cross_entropy
         net.to(self.dtype).train()
-        self.params, self.rest = variables(net)
+        self.params, rest = _parts(net)
         if not self.params:
             raise ValueError("the network must have parameters to train, got none")
         self.device = next(iter(self.params.values())).device
@@ -138,7 +130,7 @@ class Trainer:
         self.by_adam = [name for name in self.params if name not in matrices]
         self.turned = net.settings is None  # a linear layer of torch has its weight as [out, in]
         self.first = {name: x.detach().clone() for name, x in self.params.items()}
-        self.first_rest = {name: x.detach().clone() for name, x in self.rest.items()}
+        self.first_rest = {name: x.detach().clone() for name, x in rest.items()}
         # Adam's parameters become views of one vector, so that an update writes them all at once.
         self.vector = _joined([self.params[name] for name in self.by_adam], self.dtype, self.device)
 
@@ -215,7 +207,7 @@ class Trainer:
 
     def _others(self) -> Tensors:
         """The variables that are not trained, as they are now: a network may replace its buffers."""
-        return variables(self.net)[1] if self.first_rest else {}
+        return _parts(self.net)[1] if self.first_rest else {}
 
     @contextmanager
     def _evaluating(self, state: TrainState) -> Iterator[None]:
@@ -253,8 +245,8 @@ class Trainer:
         params |= {name: state.param for name, state in packed.muon.items()}
         m |= {name: state.m for name, state in packed.muon.items()}
         rest = {name: x.detach().clone() for name, x in self._others().items()}
-        ordered = ({name: part[name] for name in self.params} for part in (params, m))
-        return TrainState(*ordered, v, rest, packed.update)
+        params, m = ({name: part[name] for name in self.params} for part in (params, m))
+        return TrainState(params, m, v, rest, packed.update)
 
     def _split(self, vector: torch.Tensor) -> Tensors:
         """Adam's tensors by name, as views."""
@@ -293,6 +285,13 @@ class Trainer:
             muon[name] = MuonState(*(x.T for x in new)) if self.turned else new
             self.params[name].copy_(muon[name].param)
         return _Packed(adam, muon, packed.update + 1)
+
+
+def _parts(net: PonderNet) -> tuple[Tensors, Tensors]:
+    """The parameters that are trained, and all other variables."""
+    params, rest = variables(net)
+    fixed = {name: x for name, x in params.items() if not x.requires_grad}
+    return {name: x for name, x in params.items() if name not in fixed}, {**rest, **fixed}
 
 
 def _matrices(net: PonderNet) -> set[str]:

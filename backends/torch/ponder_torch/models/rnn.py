@@ -150,7 +150,8 @@ class _Unroll(torch.autograd.Function):
         ctx.mark_non_differentiable(lengths)
         ctx.set_materialize_grads(False)  # or zeros would be made for the outputs without gradients
         both = torch.nn.functional.linear(states, weights, bias)
-        state = rows[-1].clone() if rule is None else states[lengths - 1, torch.arange(len(lengths), device=h.device)]
+        picked = lengths - 1, torch.arange(len(lengths), device=w_h.device)
+        state = rows[-1].clone() if rule is None else states[picked]
         # Cut here: the gradient of a slice outside would be padded with zeros, and the two added.
         return both[..., :-1].clone(), both[..., -1].clone(), state, lengths
 

@@ -5,48 +5,49 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ponder_ref.runtime.errors import Refused
-from tasks import figures
+from tasks import history
+from tasks.history import History
 from tasks.registry import task_class
-from tasks.runs import Run, read_records
 from tasks.summary import for_seeds, time_spent, training_command, updates_not_noted
+from tasks.views import Views
 
 
 class Experiment(NamedTuple):
-    """A folder of runs: what about.json says, the class of the task, the runs of each label by seed, their curves."""
+    """A folder of runs: what about.json says, the class of the task, and the runs of each label by seed."""
 
     folder: Path
     about: dict[str, Any]
-    task: Any
-    groups: dict[str, list[Run]]
-    loaded: dict[str, list[figures.Loaded]]
+    task: type[Views]
+    groups: dict[str, list[History]]
+
+    @property
+    def runs(self) -> dict[str, History]:
+        """All runs, by the names of their folders."""
+        return {run.folder.name: run for group in self.groups.values() for run in group}
 
 
 def load(folder: Path, about: dict[str, Any]) -> Experiment:
     task = task_class(about.get("task"))
-    items = [figures.load(path) for path in figures.find_runs([str(folder)])]
-    items = [item._replace(values=item.values | nameless(item.values)) for item in items]
-    found = figures.label_groups(items) if "labels" not in about else named_groups(items, about["labels"])
-    loaded = {label: sorted(group, key=lambda item: item.seed) for label, group in found.items()}
-    groups = {
-        label: [Run.open(item.folder, task.NAME, task.Config) for item in group] for label, group in loaded.items()
-    }
-    return Experiment(folder, about, task, groups, loaded)
+    runs = [history.load(path) for path in history.find_runs([str(folder)])]
+    for run in runs:
+        if run.task is not task:
+            raise Refused(f"{run.folder} is a run of the task {run.values['task']!r}, not of {task.NAME!r}")
+        asked = task.asked(run.config)  # a label says what files are, not where they lie on a machine
+        run.values.update({name: asked[name] for name in task.FILES if name in asked})
+    found = named_groups(runs, about["labels"]) if "labels" in about else history.label_groups(runs)
+    groups = {label: sorted(group, key=lambda run: run.seed) for label, group in found.items()}
+    return Experiment(folder, about, task, groups)
 
 
-def named_groups(items: list[figures.Loaded], labels: dict[str, str]) -> dict[str, list[figures.Loaded]]:
+def named_groups(runs: list[History], labels: dict[str, str]) -> dict[str, list[History]]:
     """The runs by the labels that about.json gives their folders, in its order."""
-    by_name = {item.folder.name: item for item in items}
+    by_name = {run.folder.name: run for run in runs}
     if missing := set(by_name) ^ set(labels):
         raise Refused(f"labels in about.json and runs beside it differ: {', '.join(sorted(missing))}")
-    groups: dict[str, list[figures.Loaded]] = {}
+    groups: dict[str, list[History]] = {}
     for name, label in labels.items():
         groups.setdefault(label, []).append(by_name[name])
     return groups
-
-
-def nameless(values: dict[str, Any]) -> dict[str, Any]:
-    """What a label says in place of a folder that is another one on every machine."""
-    return {"data_dir": "generated" if values["data_dir"] is None else "released"} if "data_dir" in values else {}
 
 
 def spread(values: list[float], digits: int) -> str:
@@ -65,15 +66,15 @@ def table(head: list[str], rows: list[list[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def evaluations(run: Run, split: str) -> list[dict[str, Any]]:
+def evaluations(run: History, split: str) -> list[dict[str, Any]]:
     """The evaluations of a split in the course of a run."""
-    return [record for record in read_records(run.metrics) if record.get("split") == split]
+    return [record for record in run.records if record.get("split") == split]
 
 
-def final_splits(group: list[Run]) -> list[str]:
+def final_splits(group: list[History]) -> list[str]:
     """The splits to report: those of the test, or, of runs that have not ended, those of their last validation."""
     # In order of appearance: a dict keeps it, a set would not.
-    seen = [dict.fromkeys(str(record.get("split", "")) for record in read_records(run.metrics)) for run in group]
+    seen = [dict.fromkeys(str(record.get("split", "")) for record in run.records) for run in group]
     for stage in ("test", "valid"):
         shared = [split for split in seen[0] if all(split in others for others in seen)]
         found = [split for split in shared if split == stage or split.startswith(f"{stage}-")]
@@ -82,22 +83,22 @@ def final_splits(group: list[Run]) -> list[str]:
     return []
 
 
-def kept(group: list[Run]) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
+def kept(group: list[History]) -> dict[tuple[str, str, int], list[dict[str, Any]]]:
     """The evaluations kept with --record that all seeds have, the last by (data, split, N) of each seed."""
     found: list[dict[tuple[str, str, int], dict[str, Any]]] = [{} for _ in group]
     for run, records in zip(group, found, strict=True):
-        for record in read_records(run.evaluations):
+        for record in run.kept:
             records[record.get("data", "other data"), record["split"], record["max_steps"]] = record
     shared = sorted(set.intersection(*(set(records) for records in found)))
     return {key: [records[key] for records in found] for key in shared}
 
 
-def duration(group: list[Run], updates: list[int]) -> str:
+def duration(group: list[History], updates: list[int]) -> str:
     """The time of a run, mean over the seeds: of the processor, where it was noted, and by the clock.
 
     `updates` of each seed; said too is of how many the time was not noted.
     """
-    sessions = [read_records(run.sessions) for run in group]
+    sessions = [run.sessions for run in group]
     spent = [time_spent(records) for records in sessions]
     clocks, worked = ([hours for hours in column if hours is not None] for column in zip(*spent, strict=True))
     if not clocks:
@@ -115,22 +116,16 @@ def in_words(hours: float) -> str:
     return f"{60 * hours:.1f} minutes" if hours < 2 else f"{hours:.1f} hours"
 
 
-def last_update(run: Run) -> int:
-    """How far a run was trained: as its sessions say, or, of one that goes on or was killed, its metrics."""
-    noted = [record["to"] for record in read_records(run.sessions)]
-    return max([*noted, *(record["update"] for record in read_records(run.metrics))], default=0)
-
-
-def by_stop(group: list[Run]) -> dict[int | None, list[Run]]:
+def by_stop(group: list[History]) -> dict[int | None, list[History]]:
     """The runs of a group by the update at which they were stopped; None: they were trained to their end."""
-    found: dict[int | None, list[Run]] = {}
+    found: dict[int | None, list[History]] = {}
     for run in group:
-        last = last_update(run)
+        last = run.last_update
         found.setdefault(last if last < run.config.updates else None, []).append(run)
     return found
 
 
-def begun_with(experiment: Experiment, group: list[Run]) -> str:
+def begun_with(experiment: Experiment, group: list[History]) -> str:
     """The runs whose parameters a group's runs began with, by name and label."""
     labels = {run.folder.name: label for label, runs in experiment.groups.items() for run in runs}
     starts = [Path(run.config.start).name for run in group if run.config.start is not None]
@@ -144,14 +139,14 @@ def commands(experiment: Experiment) -> list[str]:
     for label, whole in experiment.groups.items():
         for stop, group in by_stop(whole).items():
             first = group[0]
-            made = training_command(first, experiment.task, seed="SEED")
+            made = training_command(first.config, first.backend, experiment.task, seed="SEED")
             if stop is not None:
                 made += f" --stop-at {stop}"
             folder = for_seeds(first.folder.name, first.config.seed, "SEED")
             alike = all(run.backend == first.backend for run in group)
             # Seeds of one group may have been trained on either backend: the command has that of the first.
             seeds = ", ".join(str(run.config.seed) + ("" if alike else f" ({run.backend})") for run in group)
-            last = [last_update(run) for run in group]
+            last = [run.last_update for run in group]
             seen = f"{each(last)} updates, {each([update * first.config.batch_size for update in last])} examples"
             seen = seen if stop is None else f"stopped after {seen}"
             start = begun_with(experiment, group)
@@ -167,10 +162,6 @@ def pictures(experiment: Experiment, drawn: list[Path], docs: Path) -> list[str]
 
 def own_figures(experiment: Experiment, out: Path) -> list[Path]:
     """The task's own figures of every group's first run, in a folder by the run's name."""
-    drawn = []
-    for group in experiment.groups.values():
-        run = group[0]
-        shown = Run(run.folder, run.task, run.config, run.backend)
-        shown.figures = out / run.folder.name
-        drawn += experiment.task.draw(shown, read_records(run.metrics))
-    return drawn
+    first = [group[0] for group in experiment.groups.values()]
+    drawn = [experiment.task.draw(run.config, run.records, out / run.folder.name) for run in first]
+    return [path for paths in drawn for path in paths]

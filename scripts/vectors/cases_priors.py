@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf, nan
 
 from mpmath import mp
-from vector_format import Book, bf16, f32, floats, log, to_float
-from vector_maths import geometric_log_prior, kl, log_halting_from_lambdas
+
+from scripts.vectors.format import Book, bf16, f32, floats, log, to_float
+from scripts.vectors.maths import geometric_log_prior, kl, log_halting_from_lambdas
 
 F1_LAST = [log("3/10"), log("21/100"), log("147/1000"), log("343/1000")]
 FIFTH = mp.mpf(0.2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from vector_format import Book, f32, floats, ints, log, logit
+from scripts.vectors.format import Book, f32, floats, ints, log, logit
 
 
 def _from_lambdas() -> Book:

@@ -1,7 +1,7 @@
 """Make the golden vectors of the specification.
 
-    python scripts/make_vectors.py [--out DIR]            write them (default: spec/vectors)
-    python scripts/make_vectors.py [--out DIR] --check    exit 1 if that would change any file
+    python -m scripts.vectors [--out DIR]            write them (default: spec/vectors)
+    python -m scripts.vectors [--out DIR] --check    exit 1 if that would change any file
 
 Everything is computed by exact fractions or with 60 digits, from the exact value of the inputs, and never by
 ``ponder_ref`` or NumPy: the vectors judge those.
@@ -15,31 +15,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import vector_cases_act
-import vector_cases_gradients
-import vector_cases_halting
-import vector_cases_logits
-import vector_cases_losses
-import vector_cases_optim
-import vector_cases_priors
-import vector_cases_sampling
 from mpmath import mp
-from vector_evaluate import EVALUATE
-from vector_format import DIGITS, Array, Case, encode_array, encode_case, encode_file, to_float
+
+from scripts.vectors import (
+    cases_act,
+    cases_gradients,
+    cases_halting,
+    cases_logits,
+    cases_losses,
+    cases_optim,
+    cases_priors,
+    cases_sampling,
+)
+from scripts.vectors.evaluate import EVALUATE
+from scripts.vectors.format import DIGITS, Array, Case, encode_array, encode_case, encode_file, to_float
 
 # Computing twice shows whether 60 digits were enough for every float64 written: cancellation would change it.
 MORE_DIGITS = 300
 STATED_TOLERANCE = 1e-6
-DEFAULT_OUT = Path(__file__).resolve().parent.parent / "spec" / "vectors"
+DEFAULT_OUT = Path(__file__).resolve().parents[2] / "spec" / "vectors"
 MODULES = (
-    vector_cases_logits,
-    vector_cases_halting,
-    vector_cases_priors,
-    vector_cases_losses,
-    vector_cases_sampling,
-    vector_cases_act,
-    vector_cases_optim,
-    vector_cases_gradients,
+    cases_logits,
+    cases_halting,
+    cases_priors,
+    cases_losses,
+    cases_sampling,
+    cases_act,
+    cases_optim,
+    cases_gradients,
 )
 
 
@@ -88,7 +91,9 @@ def make() -> dict[str, str]:
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Make the golden vectors of the specification.")
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.vectors", description="Make the golden vectors of the specification."
+    )
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder of the files (default: spec/vectors)")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file would change")
     args = parser.parse_args()
@@ -97,7 +102,7 @@ def main() -> int:
         there = {path.name: path.read_text(encoding="utf-8") for path in args.out.glob("*.json")}
         changed = sorted(name for name in files.keys() | there.keys() if files.get(name) != there.get(name))
         for name in changed:
-            print(f"{args.out / name} is not what make_vectors.py makes", file=sys.stderr)
+            print(f"{args.out / name} is not what python -m scripts.vectors makes", file=sys.stderr)
         return 1 if changed else 0
     args.out.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():

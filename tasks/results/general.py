@@ -1,10 +1,15 @@
-"""The section of a task whose answers are right or wrong and whose examples have a difficulty: parity and others."""
+"""The section of a task that has none of its own: accuracy and steps, in all and by group, commands and figures."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from results_page.shared import (
+from tasks import figures
+from tasks.history import History
+from tasks.metrics import bands
+from tasks.records import has_median
+from tasks.results.experiment import (
     Experiment,
     commands,
     evaluations,
@@ -15,23 +20,19 @@ from results_page.shared import (
     spread,
     table,
 )
-from tasks import figures
-from tasks.metrics import bands
-from tasks.records import has_median
-from tasks.runs import Run
 
 HEAD = ["run", "split", "seeds", "updates", "examples", "accuracy, expected", "sampled", "at the median"]
 HEAD += ["steps, expected", "sampled", "of the median"]
 SURE = 0.99
-MOST_LEVELS = 8  # with more of them, difficulties are joined in bands, if they have an order
-Column = tuple[int, str]  # a difficulty, or the least of a band, and what it is called
+MOST_GROUPS = 8  # with more of them, groups are joined in bands, if they have an order
+Column = tuple[int, str]  # a group, or the least of a band, and what it is called
 
 
-def last_records(group: list[Run], split: str) -> list[dict[str, Any]]:
+def last_records(group: list[History], split: str) -> list[dict[str, Any]]:
     return [record for run in group for record in evaluations(run, split)[-1:]]
 
 
-def judged(group: list[Run]) -> dict[str, list[dict[str, Any]]]:
+def judged(group: list[History]) -> dict[str, list[dict[str, Any]]]:
     """The evaluations of a group by what was judged: in the runs themselves, and those kept with --record."""
     found = {split: last_records(group, split) for split in final_splits(group)}
     return found | {f"{split}: {data}, N = {steps}": records for (data, split, steps), records in kept(group).items()}
@@ -53,21 +54,14 @@ def row(label: str, split: str, found: list[dict[str, Any]]) -> list[str]:
 
 
 def levels(rows: list[list[Any]], joined: bool, name: Callable[[int], str]) -> dict[Column, tuple[float, float]]:
-    """(accuracy, steps) by difficulty or by band of them."""
+    """(accuracy, steps) by group or by band of them."""
     if joined:
         return {(int(band.split("-")[0]), band): (accuracy, steps) for band, _, accuracy, steps in bands(rows)}
     return {(level, name(level)): (accuracy, steps) for level, _, accuracy, steps in rows}
 
 
-def namer(task: Any, group: list[Run]) -> Callable[[int], str]:
-    """How the difficulties of a group's runs are called: by their number, unless the task has names for them."""
-    if not hasattr(task, "level_name"):
-        return str
-    return lambda level: task.level_name(level, group[0].config)
-
-
 def reach(rows: list[list[Any]]) -> str:
-    """The largest difficulty up to which, from the least of the split on, none is below SURE; a dash: not even it."""
+    """The largest group up to which, from the least of the split on, none is below SURE; a dash: not even it."""
     found = "-"
     for level, _, accuracy, _ in rows:
         if accuracy < SURE:
@@ -76,8 +70,8 @@ def reach(rows: list[list[Any]]) -> str:
     return found
 
 
-def by_difficulty(experiment: Experiment) -> list[str]:
-    """Accuracy and steps by difficulty, mean over the seeds; a row for each group of runs, split and way to halt."""
+def by_group(experiment: Experiment) -> list[str]:
+    """Accuracy and steps by group of examples, mean over the seeds; a row for each label, split and way to halt."""
     found = {}
     for label, group in experiment.groups.items():
         for split, records in judged(group).items():
@@ -85,10 +79,11 @@ def by_difficulty(experiment: Experiment) -> list[str]:
             if all(map(has_median, records)):
                 found[label, f"{split}, at the median"] = [record["median_levels"] for record in records]
     names = {row[0] for seeds in found.values() for rows in seeds for row in rows}
-    joined = len(names) > MOST_LEVELS and getattr(experiment.task, "ORDERED", True)
+    joined = len(names) > MOST_GROUPS and experiment.task.ORDERED
     rows = {}
     for (label, split), seeds in found.items():
-        name = namer(experiment.task, experiment.groups[label])
+        config = experiment.groups[label][0].config
+        name = functools.partial(experiment.task.group_name, config=config)
         rows[label, split] = [levels(seed, joined, name) for seed in seeds]
     columns = {column: None for records in rows.values() for record in records for column in record}
     columns = sorted(columns, key=lambda column: column[0])
@@ -103,16 +98,14 @@ def by_difficulty(experiment: Experiment) -> list[str]:
             cells.append("/".join(reach(seed) for seed in found[label, split]))
         lines.append([label, split, *cells])
     head = [name for _, name in columns] + ([f"{SURE} up to"] if joined else [])
-    return ["", f"Accuracy by {experiment.task.DIFFICULTY}:", "", *table(["run", "split", *head], lines)]
+    return ["", f"Accuracy by {experiment.task.GROUP}:", "", *table(["run", "split", *head], lines)]
 
 
 def section(experiment: Experiment, docs: Path) -> list[str]:
-    """Results, by difficulty, commands, figure 1 of the paper; other tasks than parity have their own figures too."""
+    """Results, by group, commands, figure 1 of the paper, and the task's own figures."""
     rows = []
     for label, group in experiment.groups.items():
         rows += [row(label, split, records) for split, records in judged(group).items()]
     out = docs / "figures" / experiment.folder.name
-    drawn = figures.draw_groups(experiment.loaded, out)
-    if experiment.task.NAME != "parity":
-        drawn += own_figures(experiment, out)
-    return [*table(HEAD, rows), *by_difficulty(experiment), *commands(experiment), *pictures(experiment, drawn, docs)]
+    drawn = figures.draw_groups(experiment.groups, out) + own_figures(experiment, out)
+    return [*table(HEAD, rows), *by_group(experiment), *commands(experiment), *pictures(experiment, drawn, docs)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf, nan
 
 from mpmath import mp
-from vector_cases_priors import prior, zero_lambdas
-from vector_format import Book, f32, floats, ints, logit
+
+from scripts.vectors.cases_priors import prior, zero_lambdas
+from scripts.vectors.format import Book, f32, floats, ints, logit
 
 RULES = ("last", "normalize")
 # [5, 6]: the saturations of H10, alone and mixed, one column for each example.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vector_format import Book, floats
+from scripts.vectors.format import Book, floats
 
 
 def _adam() -> Book:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf, nan
 
-from vector_format import Book, floats, ints, logit
+from scripts.vectors.format import Book, floats, ints, logit
 
 F1 = [logit("3/10")] * 4
 # One column for each example: the saturations of H10, alone and mixed, as [N, batch].

@@ -5,23 +5,22 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from results_page.shared import (
+from tasks import figures
+from tasks.babi.report import SOLVED
+from tasks.babi.stories import TASK_NAMES
+from tasks.history import History
+from tasks.results.experiment import (
     Experiment,
     commands,
     each,
     evaluations,
     final_splits,
     kept,
-    last_update,
     own_figures,
     pictures,
     spread,
     table,
 )
-from tasks import figures
-from tasks.babi.report import SOLVED
-from tasks.babi.stories import TASK_NAMES
-from tasks.runs import Run, read_records
 
 PAPER = {"PonderNet": 1658, "Universal Transformer with ACT": 10161}  # steps, paper §3.2; it does not say of what
 EFFORT = ("updates", "run", "expected")  # what was spent: updates, and example-steps in two ways of counting
@@ -46,7 +45,7 @@ def total_steps(record: dict[str, Any]) -> float:
     return record["expected_steps"] * record["examples"]
 
 
-def scores(group: list[Run]) -> Scores:
+def scores(group: list[History]) -> Scores:
     """The last evaluation of each kind that all seeds have: in the run itself, and those kept with --record."""
     found: Scores = {}
     for split in final_splits(group):
@@ -105,11 +104,7 @@ def task_table(found: dict[str, Scores]) -> list[str]:
     return ["", lead, "", *table(["task", *found], rows)]
 
 
-def by_name(experiment: Experiment) -> dict[str, Run]:
-    return {run.folder.name: run for group in experiment.groups.values() for run in group}
-
-
-def phases(run: Run, named: dict[str, Run]) -> list[Run] | None:
+def phases(run: History, named: dict[str, History]) -> list[History] | None:
     """The runs that a run began with (--start), the first of them first, and itself; None: one is not at hand."""
     found = [run]
     while (start := found[-1].config.start) is not None:
@@ -120,20 +115,20 @@ def phases(run: Run, named: dict[str, Run]) -> list[Run] | None:
     return found[::-1]
 
 
-def spent(run: Run, last: float = math.inf) -> dict[str, float]:
+def spent(run: History, last: float = math.inf) -> dict[str, float]:
     """Updates and example-steps of a training as far as it was logged, or as far as the update `last`.
 
     "run" counts the steps that were computed, "expected" those until halting: the mean steps of the updates logged.
     """
     batch, updates, passes, expected = run.config.batch_size, 0, 0, 0.0
-    for line in read_records(run.metrics):
+    for line in run.records:
         if line["kind"] == "train" and line["update"] <= last:
             expected += line["expected_steps"] * (line["update"] - updates) * batch
             updates, passes = line["update"], line["forward_passes"]
     return {"updates": updates, "run": passes * batch, "expected": expected}
 
 
-def effort(runs: list[Run]) -> dict[str, float] | None:
+def effort(runs: list[History]) -> dict[str, float] | None:
     """What runs, each begun with the one before, spent until every task was first under 5 %; None: never."""
     total, wanted = dict.fromkeys(EFFORT, 0.0), len(runs[-1].config.task_numbers())
     for run in runs:
@@ -147,7 +142,7 @@ def effort(runs: list[Run]) -> dict[str, float] | None:
 
 def effort_table(experiment: Experiment, found: dict[str, Scores]) -> list[str]:
     """What solving all tasks took, and the ratios of each group to the first that did."""
-    named = by_name(experiment)
+    named = experiment.runs
     chains = {label: [phases(run, named) for run in group] for label, group in experiment.groups.items()}
     efforts = {
         label: [effort(runs) for runs in of_seeds if runs is not None]
@@ -202,15 +197,15 @@ def steps_ratio(mine: Scores, base: Scores) -> str:
 
 def draw_learning(experiment: Experiment, path: Path) -> Path:
     """Average error and tasks solved in the validations of every run; updates of the runs it began with come before."""
-    named = by_name(experiment)
-    figure, ((error,), (tasks,)) = figures.subplots(2, 5, experiment.loaded)
-    for label, group, look in figures.styled(experiment.loaded):
-        for item in group:
-            before = phases(named[item.folder.name], named) or []
-            offset = sum(last_update(run) for run in before[:-1])
-            seen = [record for record in item.evaluations if record["split"] == "valid"]
+    named = experiment.runs
+    figure, ((error,), (tasks,)) = figures.subplots(2, 5, experiment.groups)
+    for label, group, look in figures.styled(experiment.groups):
+        for run in group:
+            before = phases(run, named) or []
+            offset = sum(one.last_update for one in before[:-1])
+            seen = evaluations(run, "valid")
             at = [offset + record["update"] for record in seen]
-            name = figures.with_seeds(label, len(group)) if item is group[0] else None
+            name = figures.with_seeds(label, len(group)) if run is group[0] else None
             error.plot(at, [average_error(record) for record in seen], **look, label=name, linewidth=1.2)
             tasks.plot(at, [solved(record) for record in seen], **look, linewidth=1.2)
     error.set_yscale("log")

@@ -12,29 +12,29 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ponder_ref.runtime.errors import Refused
-from results_page.general import SURE, last_records, reach
-from results_page.shared import Experiment, final_splits, last_update
-from tasks.runs import Run
+from tasks.history import History
+from tasks.results.experiment import Experiment, final_splits
+from tasks.results.general import SURE, last_records, reach
 
 WIDTH = 100
 NUMBER = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e-?\d+)?"
 
 
-def levels(run: Run) -> list[list[Any]]:
-    """Accuracy by difficulty of the run's last test, or of its last validation."""
+def levels(run: History) -> list[list[Any]]:
+    """Accuracy by group of the run's last test, or of its last validation."""
     (record,) = last_records([run], final_splits([run])[0])
     return record["levels"]
 
 
-def parameters(task: Any, run: Run) -> str:
+def parameters(task: Any, run: History) -> str:
     """How many numbers the run's model has."""
     made = task(dataclasses.replace(run.config, start=None))
     return f"{sum(array.size for array in made.initial_parameters().values()):,}"
 
 
-def measures(task: Any) -> dict[str, Callable[[Run], str]]:
+def measures(task: Any) -> dict[str, Callable[[History], str]]:
     return {
-        "updates": lambda run: f"{last_update(run):,}",
+        "updates": lambda run: f"{run.last_update:,}",
         "parameters": lambda run: parameters(task, run),
         "reach": lambda run: reach(levels(run)),
         "lowest": lambda run: f"{min(accuracy for _, _, accuracy, _ in levels(run)):.3f}",
@@ -43,8 +43,7 @@ def measures(task: Any) -> dict[str, Callable[[Run], str]]:
 
 def fill(experiment: Experiment, text: str) -> str:
     """The text with what was measured in its places."""
-    runs = {run.folder.name: run for group in experiment.groups.values() for run in group}
-    known = measures(experiment.task)
+    runs, known = experiment.runs, measures(experiment.task)
 
     def value(place: re.Match[str]) -> str:
         name, _, run = place[1].partition(":")
@@ -66,7 +65,7 @@ def numbers(text: str) -> Iterator[str]:
 def settings(experiment: Experiment) -> set[float]:
     """Every number among the settings of the runs."""
     found: set[float] = set()
-    for run in (run for group in experiment.groups.values() for run in group):
+    for run in experiment.runs.values():
         for field in dataclasses.fields(run.config):
             value = getattr(run.config, field.name)
             text = " ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,13 +1,11 @@
-"""The section of speed: what `python -m benchmarks training|babi|pai --out docs/results/speed` measured."""
+"""The section of speed: what `python -m benchmarks NAME --out docs/results/speed` measured."""
 
 from pathlib import Path
 from typing import Any
 
 from ponder_ref.runtime.errors import Refused
-from results_page.shared import table
+from tasks.results.experiment import table
 from tasks.runs import read_json
-
-ORDER = ("training", "babi", "pai")
 
 
 def ratio_table(measured: dict[str, Any]) -> list[str]:
@@ -32,11 +30,12 @@ def benchmark(content: dict[str, Any]) -> list[str]:
     return [*lines, *sentences, ""] if sentences else lines
 
 
-def section(folder: Path) -> list[str]:
+def section(folder: Path, about: dict[str, Any]) -> list[str]:
+    """Every benchmark in the folder: first those that about.json lists under "order"."""
+    order = about.get("order", [])
+    names = {path.stem for path in folder.glob("*.json")} - {"about"}
     lines = []
-    for path in (folder / f"{name}.json" for name in ORDER):
-        if not path.exists():
-            continue
+    for path in (folder / f"{name}.json" for name in [*order, *sorted(names - set(order))]):
         try:
             lines += benchmark(read_json(path))
         except (AttributeError, KeyError, TypeError, ValueError):

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from ponder_ref.runtime.errors import Refused
-from results_page import general
-from results_page.shared import Experiment
 from tasks.pai import difficulty
+from tasks.results import general
+from tasks.results.experiment import Experiment
 from tasks.runs import read_json
 
 
@@ -26,5 +26,5 @@ def hardness(folder: Path, seeds: set[int]) -> list[str]:
 
 
 def section(experiment: Experiment, docs: Path) -> list[str]:
-    seeds = {run.config.seed for group in experiment.groups.values() for run in group}
+    seeds = {run.seed for run in experiment.runs.values()}
     return [*hardness(experiment.folder, seeds), *general.section(experiment, docs)]

@@ -9,11 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import vector_maths as maths
-import vector_maths_exact as exact
-import vector_maths_optim as optim
 from mpmath import mp
-from vector_format import DIGITS, Array, columns, from_columns, number
+
+from scripts.vectors import exact, maths, optim
+from scripts.vectors.format import DIGITS, Array, columns, from_columns, number
 
 Arrays = dict[str, Array]
 Results = dict[str, Array]

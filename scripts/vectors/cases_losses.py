@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf, nan
 
 from mpmath import mp
-from vector_cases_priors import F1_LAST, HALF_LOGS, prior
-from vector_format import Book, f32, floats, ints, log, to_float
+
+from scripts.vectors.cases_priors import F1_LAST, HALF_LOGS, prior
+from scripts.vectors.format import Book, f32, floats, ints, log, to_float
 
 
 def _expected_loss() -> Book:

@@ -1,0 +1,116 @@
+"""A network of somebody's own: `--model FILE.py:FUNCTION`, whose function builds a PonderNet for a `Problem`.
+
+The file is read when the command line names it and run when the network is built; no run folder ever names code to run.
+"""
+
+import hashlib
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ponder_ref.checks import quoted
+from ponder_ref.runtime.contracts import Trainer
+from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.files import read_bytes
+from ponder_ref.runtime.network import Leaf, Network, Own, Problem
+from tasks.batches import map_tree
+from tasks.contracts import Task
+
+MAX_SOURCE = 2**22  # bytes
+
+
+def in_short(error: BaseException) -> str:
+    """An error of somebody else's code: its type and the first line of what it says."""
+    said = str(error).strip()
+    return f"{type(error).__name__}: {said.splitlines()[0]}" if said else type(error).__name__
+
+
+class Code:
+    """The function of --model: called with a problem, it runs the file (once) and builds the network."""
+
+    def __init__(self, given: str):
+        self.given = given
+        file, _, self.function = given.rpartition(":")
+        if not file or not self.function.isidentifier():
+            raise Refused(f"--model must look like my_net.py:build, got {quoted(given)}")
+        self.path = Path(file)
+        self.source = read_bytes(self.path, MAX_SOURCE, f"--model {given}: there is no file {self.path}")
+        self.sha256 = hashlib.sha256(self.source).hexdigest()
+        self._module: ModuleType | None = None
+
+    def module(self) -> ModuleType:
+        """The file as a module: the bytes that the checksum is of are those that are run."""
+        if self._module is None:
+            module = ModuleType(f"pondernet_own_{self.sha256[:16]}")
+            module.__file__ = str(self.path)
+            sys.modules[module.__name__] = module  # where dataclasses and frameworks look a class up
+            exec(compile(self.source, str(self.path), "exec"), vars(module))
+            self._module = module
+        return self._module
+
+    def __call__(self, problem: Problem) -> Any:
+        build = getattr(self.module(), self.function, None)
+        if not callable(build):
+            raise Refused(f"--model {self.given}: {self.path} has no function {self.function}")
+        return build(problem)
+
+    def said(self, error: BaseException) -> str:
+        """An error of this code: its type, the first line of what it says, and the line of the file."""
+        if isinstance(error, SyntaxError):
+            return f"{in_short(error)} (line {error.lineno} of {self.path})"
+        lines = [
+            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.path)
+        ]
+        return in_short(error) + (f" (line {lines[-1]} of {self.path})" if lines else "")
+
+    def refusal(self, error: BaseException) -> Refused:
+        return Refused(f"--model {self.given}: {self.said(error)}")
+
+
+def describe(code: Code, task: Task) -> Network:
+    """The network of this code for a task, as a run notes it."""
+    model: Any = task.model()
+    first = task.batches("train", range(1))
+    binary = model.output == "binary"
+    own = Own(
+        name=code.given,
+        sha256=code.sha256,
+        inputs=map_tree(lambda x: Leaf(tuple(x.shape[2:]), x.dtype.name), task.plain(first.inputs)),
+        outputs=1 if binary else model.outputs,
+        output=model.output,
+        answers=tuple(first.targets.shape[2:]),
+        seed=task.config.seed,
+    )
+    return Network(own, task.config.halting())
+
+
+def check_same(code: Code | None, own: Network | None, folder: Path) -> Network | None:
+    """A run's network if it is somebody's own; refuses other code than it began with, and none where it had some."""
+    if own is None:
+        if code is not None:
+            raise Refused(f"--model goes with a run that began with it, and {folder} has the task's own network")
+        return None
+    name = own.model.name
+    if code is None:
+        raise Refused(f"{folder} has a network of somebody's own, whose code is needed again: --model {name}")
+    if code.function != name.rpartition(":")[2] or code.sha256 != own.model.sha256:
+        raise Refused(f"--model {code.given} is not the code that {folder} began with, {name}, or has changed since")
+    return own
+
+
+def try_out(code: Code, trainer: Trainer, state: Any, task: Task) -> None:
+    """Runs the network on two examples before a folder is made; what it cannot do is refused in one sentence."""
+    first = task.batches("train", range(1))
+    inputs = map_tree(lambda x: x[0, :2], task.plain(first.inputs))
+    try:
+        y_hat, halt_logits = trainer.unroll(state, inputs, max_steps=1)
+    except Exception as error:  # whatever is wrong with somebody else's code
+        raise code.refusal(error) from None
+    model = task.network().model
+    wanted = (np.shape(halt_logits)[1], *model.answers, *((model.outputs,) if model.output == "classes" else ()))
+    if np.shape(y_hat)[1:] != wanted:
+        raise Refused(f"--model {code.given}: predictions must have the shape {wanted}, got {np.shape(y_hat)[1:]}")

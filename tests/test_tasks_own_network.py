@@ -1,0 +1,171 @@
+"""A network of somebody's own in a run (--model), with a trainer in NumPy: what is noted, refused and never run."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("safetensors")
+pytest.importorskip("matplotlib")
+
+from task_helpers import TINY, contents, inside, parity, records, refused
+
+from ponder_ref.runtime.network import Leaf
+from ponder_ref.runtime.saved import read_saved
+from tasks.babi.settings import BabiConfig
+from tasks.babi.task import Babi
+from tasks.pai.settings import PaiConfig
+from tasks.pai.task import Pai
+
+BACKEND = ["--backend", "numpy_trainer"]
+START = [*TINY, *BACKEND, "--bits", "6", "--model", "net.py:build"]
+NET = "def build(problem):\n    assert problem.halting['max_steps'] == 5\n    return 0.5\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where net.py is."""
+    (tmp_path / "net.py").write_text(NET)
+    return tmp_path
+
+
+def test_a_run_notes_name_checksum_and_what_the_network_was_built_for(folder: Path):
+    done = inside(*START, "--out", "run", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    noted = json.loads((folder / "run" / "config.json").read_text())["network"]
+    saved = read_saved(folder / "run")
+    assert saved.network.to_json() == noted
+    own = saved.network.model
+    assert (own.name, own.inputs, own.outputs, own.output) == ("net.py:build", Leaf((6,), "float32"), 1, "binary")
+    assert len(own.sha256) == 64 and own.answers == ()
+    assert "--model net.py:build" in done.stdout
+    assert (folder / "run" / "figures" / "halting.png").exists()
+    alone = inside(*[word for word in START if word not in START[-2:]], "--out", "other", cwd=folder)
+    assert alone.returncode == 0 and records(folder / "other")[-1] != records(folder / "run")[-1]
+
+
+def test_killed_and_resumed_gives_the_same_bytes(folder: Path):
+    assert inside(*START, "--out", "whole", cwd=folder).returncode == 0
+    done = parity(*START, "--out", "run", cwd=folder, TEST_SIGNAL_AT="57:9")
+    assert done.returncode == -signal.SIGKILL
+    done = inside("--out", "run", "--resume", *BACKEND, "--model", "net.py:build", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert contents(folder / "run") == contents(folder / "whole")
+
+
+@pytest.fixture
+def run(folder: Path) -> Path:
+    assert inside(*START, "--updates", "10", "--out", "run", cwd=folder).returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize("flags", [["--evaluate", "run"], ["--out", "run", "--resume"]], ids=["evaluate", "resume"])
+def test_the_code_is_needed_again_and_must_be_the_same(flags: list[str], run: Path):
+    before = contents(run / "run")
+    assert "whose code is needed again: --model net.py:build" in refused(inside(*flags, *BACKEND, cwd=run))
+    (run / "net.py").write_text(NET + "other = build\n")
+    for name in ("net.py:build", "net.py:other"):
+        sentence = refused(inside(*flags, *BACKEND, "--model", name, cwd=run))
+        assert f"--model {name} is not the code that run began with" in sentence
+    (run / "net.py").write_text(NET)
+    shutil.move(run / "net.py", run / "moved.py")  # the file may lie elsewhere
+    assert inside(*flags, *BACKEND, "--model", "moved.py:build", cwd=run).returncode == 0
+    assert contents(run / "run") == before
+
+
+def test_a_run_of_the_tasks_network_takes_no_other(run: Path):
+    assert inside(*START[:-2], "--updates", "10", "--out", "plain", cwd=run).returncode == 0
+    for flags in (["--evaluate", "plain"], ["--out", "plain", "--resume"]):
+        sentence = refused(inside(*flags, *BACKEND, "--model", "net.py:build", cwd=run))
+        assert "--model goes with a run that began with it" in sentence
+    theirs = run / "run" / "checkpoints" / "update-00000010.safetensors"
+    sentence = refused(inside("--evaluate", "plain", *BACKEND, "--checkpoint", theirs, cwd=run))
+    assert "belongs to another run: its network is another one" in sentence
+    again = inside(*START, "--updates", "10", "--start", "run", "--out", "second", cwd=run)
+    assert again.returncode == 0, again.stderr
+    first, last = records(run / "second")[0], records(run / "run")[-2]
+    assert (first["update"], first["loss"]) == (0, last["loss"])
+    assert "it has another network" in refused(inside(*START, "--start", "plain", "--out", "third", cwd=run))
+
+
+def test_no_folder_ever_runs_code(run: Path):
+    """Nothing that config.json or a checkpoint says has a file run: only the command line does."""
+    (run / "net.py").write_text(f"import pathlib\npathlib.Path({str(run / 'ran')!r}).touch()\n" + NET)
+    content = json.loads((run / "run" / "config.json").read_text())
+    content["network"]["model"]["name"] = f"{run / 'net.py'}:build"
+    (run / "run" / "config.json").write_text(json.dumps(content))
+    for flags in (["--evaluate", "run"], ["--out", "run", "--resume"]):
+        assert inside(*flags, *BACKEND, cwd=run).returncode == 2
+        assert inside(*flags, *BACKEND, "--model", "net.py:build", cwd=run).returncode == 2  # other bytes: not run
+    assert not (run / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "a\nb"}, "name must be text that can be printed"),
+        ({"inputs": {"leaf": 1, "more": 2}}, "inputs must be a tree of leaves"),
+        ({"answers": [0]}, "answers must be an integer of at least 1"),
+        ({"output": "words"}, "output must be one of binary, classes"),
+        ({"extra": 1}, "the description of the network is not whole"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_description_that_is_none_is_refused(change: dict, words: str, run: Path):
+    content = json.loads((run / "run" / "config.json").read_text())
+    content["network"]["model"] |= change
+    (run / "run" / "config.json").write_text(json.dumps(content))
+    assert words in refused(inside("--evaluate", "run", *BACKEND, "--model", "net.py:build", cwd=run))
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "words"),
+    [
+        (NET, "net.py", "--model must look like my_net.py:build, got 'net.py'"),
+        (NET, "net.py:", "--model must look like my_net.py:build"),
+        (NET, "nowhere.py:build", "--model nowhere.py:build: there is no file nowhere.py"),
+        (NET, "net.py:make", "--model net.py:make: net.py has no function make"),
+        ("def build(:", "net.py:build", "--model net.py:build: SyntaxError: "),
+        (
+            "import nothing_here",
+            "net.py:build",
+            "ModuleNotFoundError: No module named 'nothing_here' (line 1 of net.py)",
+        ),
+        ("def build(p):\n    return 1 / 0", "net.py:build", "ZeroDivisionError: division by zero (line 2 of net.py)"),
+        ("def build(p):\n    return 'x'", "net.py:build", "--model net.py:build: "),
+    ],
+    ids=["form", "empty", "file", "function", "syntax", "import", "error", "kind"],
+)
+def test_what_cannot_be_built_is_one_sentence_and_leaves_no_folder(text: str, model: str, words: str, tmp_path: Path):
+    (tmp_path / "net.py").write_text(text)
+    assert words in refused(inside(*START[:-1], model, "--out", "run", cwd=tmp_path))
+    assert not os.path.lexists(tmp_path / "run")
+
+
+def test_babi_gives_an_own_network_one_array_with_the_question_last():
+    made = Babi(BabiConfig(tasks="1,2", questions=20, held_out=20, batch_size=8, sentences=40, dropout=0.0))
+    batch = made.batches("train", range(2))
+    words = made.plain(batch.inputs)
+    assert words.shape == (2, 8, 41, 11) and words.dtype == np.int16
+    first = min(batch.inputs, key=lambda name: int(name.split(".")[1]))
+    np.testing.assert_array_equal(words[:, 0, -batch.inputs[first].shape[2] :], batch.inputs[first][:, 0])
+    assert not words[:, 0, : -batch.inputs[first].shape[2]].any() and words[:, :, -1].any(-1).all()
+    (one, *_) = made.evaluation("valid", 10)
+    assert made.plain(one.inputs).shape[1:] == (41, 11)
+
+
+def test_the_networks_settings_make_its_masks():
+    """The task's batches have none; those of a chunk are the ones of its updates, one by one."""
+    made = Pai(PaiConfig(batch_size=4, max_steps=3, heads=2, attention=8, embedding=8, dropout=0.25))
+    batch, model = made.batches("train", range(5, 7)), made.model()
+    assert set(batch.inputs) == {"images", "rows", "query"}
+    chunk = model.with_masks(batch.inputs, 3, range(5, 7), 3)
+    assert set(chunk) - set(batch.inputs) == {"dropout.encoder", "dropout.decoder"}
+    later = model.with_masks({name: x[1:] for name, x in batch.inputs.items()}, 3, [6], 3)
+    for name in chunk:
+        np.testing.assert_array_equal(chunk[name][1], later[name][0])
+    assert (chunk["dropout.encoder"][0] != chunk["dropout.encoder"][1]).any()
