@@ -24,7 +24,7 @@ from benchmarks.shared import (
 )
 from ponder_ref.runtime.errors import Refused, one_sentence
 from tasks.command import THREADS
-from tasks.config import Parser
+from tasks.flags import Parser
 
 BETA, LAMBDA_P = 0.01, 0.2
 MOST = 10**6  # of anything that is counted

@@ -11,7 +11,7 @@ from benchmarks.shared import Run, compared, import_or_skip, interleaved, made
 from ponder_ref.base import Batch
 from ponder_ref.models import Model
 from ponder_ref.runtime.errors import Refused
-from tasks.config import make
+from tasks.flags import make
 from tasks.trainers import make_trainer
 
 NEWTON_SCHULZ = 5  # iterations of Muon (spec annex/optim.md), of three products each

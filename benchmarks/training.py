@@ -101,7 +101,7 @@ def torch_gru() -> Run:
         for k in range(CHUNK):
             gates = functional.linear(x[k], cell.weight_ih, cell.bias_ih).split([2 * HIDDEN, HIDDEN], -1)
             out = backend.ponder(step, gates, x.new_zeros(BATCH, HIDDEN), max_steps=STEPS, readout=readout)
-            loss = backend.pondering_loss(out, y[k], backend.binary_cross_entropy, log_prior=prior, beta=0.01).loss
+            loss = backend.training_loss(out, y[k], backend.binary_cross_entropy, log_prior=prior, beta=0.01).loss
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -137,7 +137,7 @@ def jax_gru() -> Run:
         gates = tuple(jnp.split(x @ params["w_x"] + params["b_x"], 3, -1))
         start = jnp.zeros((BATCH, HIDDEN))
         out = backend.ponder(step, gates, start, max_steps=STEPS, readout=readout, unroll=4)
-        return backend.pondering_loss(out, y, backend.binary_cross_entropy, log_prior=prior, beta=0.01).loss
+        return backend.training_loss(out, y, backend.binary_cross_entropy, log_prior=prior, beta=0.01).loss
 
     @jax.jit
     def train(carry, data):

@@ -33,7 +33,7 @@ from ponder_ref.models.rnn import rnn_initial_state, rnn_project, rnn_readout, r
 from ponder_ref.models.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_ref.net import PonderNet, load
 from ponder_ref.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
-from ponder_ref.pondering import ponder, pondering_loss
+from ponder_ref.pondering import ponder, training_loss
 from ponder_ref.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_ref.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 
@@ -73,7 +73,6 @@ __all__ = [
     "poisson_log_prior",
     "ponder",
     "ponder_loss",
-    "pondering_loss",
     "predict",
     "quantile_steps",
     "rnn_initial_state",
@@ -86,6 +85,7 @@ __all__ = [
     "stream",
     "threefry2x32",
     "to_numpy",
+    "training_loss",
     "transformer_encode",
     "transformer_readout",
     "transformer_transition",

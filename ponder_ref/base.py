@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-SPEC_VERSION = "1.8.0"
+SPEC_VERSION = "2.0.0"
 
 
 class PonderLoss(NamedTuple):
@@ -38,7 +38,7 @@ class Pondered(NamedTuple):
     act: Any
 
 
-class LeavingRule(NamedTuple):
+class HaltRule(NamedTuple):
     """When an unroll may end: what a step's logit adds to each example's sum, whether the sum is enough, and from which
     step on that counts (spec M2, M4)."""
 

@@ -7,20 +7,20 @@ import numpy as np
 
 from ponder_ref import checks
 from ponder_ref.act import act_cost, act_output, act_weights
-from ponder_ref.base import LeavingRule, Pondered, PonderLoss
+from ponder_ref.base import HaltRule, Pondered, PonderLoss
 from ponder_ref.halting import as_float, log_halting, log_sigmoid
 from ponder_ref.losses import ponder_loss, weighted_mean
 from ponder_ref.trees import map_tree
 
 
-def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> LeavingRule | None:
+def halt_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> HaltRule | None:
     """The rule by which a method leaves early; None if it takes all steps."""
     if method == "act":
-        return LeavingRule(
+        return HaltRule(
             lambda z: np.exp(log_sigmoid(z)), lambda total: total >= 1 - act_epsilon, 1
         )  # A1; no minimum for ACT
     if epsilon is not None:
-        return LeavingRule(lambda z: log_sigmoid(-z), lambda total: total < np.log(epsilon), min_steps)  # H6
+        return HaltRule(lambda z: log_sigmoid(-z), lambda total: total < np.log(epsilon), min_steps)  # H6
     return None
 
 
@@ -67,7 +67,7 @@ def ponder(
       Pondered, its first axis at least the largest Nᵢ and at most N; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
+    rule = halt_rule(method, epsilon, act_epsilon, min_steps)
     predictions, logits, total, lengths, given = [], [], 0.0, None, state
     for n in range(1, (1 if method == "once" else max_steps) + 1):
         # An example that has halted repeats its last step, which is known to be harmless: a step further might not be.
@@ -131,7 +131,7 @@ def _example_losses(criterion: Callable, y_hat, targets, batch: tuple[int, ...])
     return values.mean(axis=tuple(range(len(batch), values.ndim))) if values.ndim > len(batch) else values
 
 
-def pondering_loss(
+def training_loss(
     out: Pondered, targets, criterion: Callable, *, log_prior=None, beta=0.0, tau=0.0, weights=None
 ) -> PonderLoss:
     """The loss of what `ponder` gave: expected loss + β·KL, or the loss of ACT's output + τ·(N + R) (M6).

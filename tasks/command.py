@@ -17,10 +17,10 @@ from ponder_ref.runtime.files import alone, make_folder
 from ponder_ref.runtime.values import Integer
 from tasks import evaluation, summary
 from tasks.batches import stretches
-from tasks.config import Parser, add_flags, flag, flag_value, given, make, refuse, show
+from tasks.config import TrainingConfig, first_difference
 from tasks.contracts import Task
+from tasks.flags import Parser, add_flags, flag, flag_value, given, make, refuse, show
 from tasks.loop import first_parameters, train
-from tasks.options import TrainingConfig, first_difference
 from tasks.own_network import check_same, describe, own_code, try_out
 from tasks.runs import Origin, Run, read_records
 from tasks.trainers import THREADS, default_backend, init_state, make_trainer

@@ -17,7 +17,7 @@ from ponder_ref.models import Model
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.network import Network
 from tasks.batches import EVAL_BATCH, EvalBatch, map_tree
-from tasks.options import TrainingConfig
+from tasks.config import TrainingConfig
 from tasks.views import Views
 
 C = TypeVar("C", bound=TrainingConfig)

@@ -13,8 +13,8 @@ from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.values import Choice, Integer, Number
 from tasks import summary
 from tasks.batches import Prefetch, map_tree
-from tasks.config import flag, flag_value, given, refuse, show
 from tasks.contracts import Task
+from tasks.flags import flag, flag_value, given, refuse, show
 from tasks.metrics import Exits, Tally
 from tasks.own_network import check_same, own_code
 from tasks.runs import EVALUATIONS, Run

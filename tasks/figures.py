@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ponder_ref.runtime.errors import Refused, one_sentence
-from tasks.config import Parser
+from tasks.flags import Parser
 from tasks.history import History, comparable, find_runs, label_groups, load
 from tasks.plots import COLOURS, chance_line, column, name_groups, pyplot, save
 

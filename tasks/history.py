@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ponder_ref.runtime.errors import Refused
-from tasks.config import from_json, show
+from tasks.flags import from_json, show
 from tasks.records import EVALUATIONS, SESSIONS
 from tasks.registry import TASKS, task_class
 from tasks.runs import CONFIG, METRICS, read_config, read_records

@@ -21,8 +21,8 @@ from ponder_ref.runtime.files import read_bytes
 from ponder_ref.runtime.network import Leaf, Network, Own, Problem
 from ponder_ref.runtime.settings import Halting
 from tasks.batches import map_tree
-from tasks.config import show
 from tasks.contracts import Task
+from tasks.flags import show
 
 MAX_SOURCE = 2**22  # bytes
 ROOT = Path(__file__).resolve().parent.parent  # of the clone

@@ -18,8 +18,8 @@ from ponder_ref.runtime.errors import Refused, cannot_write, shell_word
 from ponder_ref.runtime.files import TEMPORARY, append, check_target, clear_leftovers, make_folder, write_whole
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.schemas import Name, check_depth, check_text, read_json
-from tasks.config import from_json, to_json
-from tasks.options import first_difference
+from tasks.config import first_difference
+from tasks.flags import from_json, to_json
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
 from tasks.trainers import FRAMEWORKS, backend_of_file
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ponder_ref.runtime.checkpoint import PARAMETERS, Checkpoint, read
 from ponder_ref.runtime.errors import Refused
-from tasks.config import from_json
 from tasks.contracts import Task
+from tasks.flags import from_json
 from tasks.runs import Run
 from tasks.trainers import default_backend
 

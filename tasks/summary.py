@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.config import flag, show
+from tasks.flags import flag, show
 from tasks.metrics import price
 from tasks.records import has_median
 

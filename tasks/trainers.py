@@ -1,7 +1,6 @@
 """Backends' trainers, found by name and loaded only when they are needed."""
 
 import importlib
-import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -34,14 +33,12 @@ def backend_of_file(backend: str, file: object) -> str:
     return backend
 
 
-def load(backend: str, dtype: str) -> Any:
+def backend_module(backend: str) -> Any:
     """The module with a backend's `make_trainer`: "torch", "jax", or somebody else's module by its dotted name."""
     unknown = f"--backend must be one of {', '.join(FRAMEWORKS)} or a module with make_trainer, got {quoted(backend)}"
     if not all(backend.split(".")):  # nothing, or a relative name
         raise Refused(unknown)
     name = f"ponder_{backend}.train" if backend in FRAMEWORKS else backend
-    if backend == "jax" and dtype == "float64":
-        os.environ["JAX_ENABLE_X64"] = "1"  # read when jax is first imported
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -63,11 +60,9 @@ def load(backend: str, dtype: str) -> Any:
 def make_trainer(backend: str, task: Task, threads: int, code: Code | None = None) -> Trainer:
     """The backend's trainer for a task's network and optimiser; `code` builds a network of somebody's own."""
     c = task.config
-    module = load(backend, c.dtype)
+    module = backend_module(backend)
     network, optimiser = task.network(), c.optimiser_settings()
     try:
-        if hasattr(module, "limit_threads"):
-            module.limit_threads(threads)
         return module.make_trainer(network, optimiser, dtype=c.dtype, threads=threads, build=code)
     except Refused:
         raise

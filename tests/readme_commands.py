@@ -22,7 +22,7 @@ from readme import NOT_RUN, ROOT, SHELL, read, run
 from ponder_ref.runtime.errors import Refused
 from tasks import command as task_command
 from tasks import registry
-from tasks.config import given, make
+from tasks.flags import given, make
 from tasks.registry import task_class
 
 PROGRAMS = ("python", "pip", "uv", "nox", "git", "pytest", "ruff", "pyright", "sphinx-build", "printf", ".ci/run")

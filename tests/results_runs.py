@@ -8,7 +8,7 @@ import pytest
 
 from tasks import figures, plots
 from tasks.babi import report
-from tasks.config import to_json
+from tasks.flags import to_json
 from tasks.pai import report as pai_report
 from tasks.results.__main__ import make
 

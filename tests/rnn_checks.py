@@ -40,7 +40,7 @@ def check_against_ponder(backend: Any, package: str, options: dict[str, Any], ou
             out = run(dict(zip(names, weights, strict=True)), x)
             kept = prior if options.get("method", "ponder") == "ponder" else None
             prices = {"beta": 0.1, "tau": 0.1}
-            return backend.pondering_loss(out, held, backend.binary_cross_entropy, log_prior=kept, **prices).loss
+            return backend.training_loss(out, held, backend.binary_cross_entropy, log_prior=kept, **prices).loss
 
         return loss
 

@@ -12,7 +12,7 @@ pytest.importorskip("jax")
 from ponder_ref.models._ut_act import ut_act
 from tasks.babi.settings import PRESETS
 from tasks.babi.task import Babi
-from tasks.config import make
+from tasks.flags import make
 from tasks.loop import evaluate
 
 MAX_STEPS, ACT_EPSILON, EXAMPLES = 8, 0.3, 80

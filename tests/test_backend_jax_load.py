@@ -253,7 +253,7 @@ def test_every_way_has_its_prior():
     )
     for net, prior in zip(nets.values(), made, strict=True):
         out = net(x)
-        want = ponder_jax.pondering_loss(out, targets, ponder_jax.binary_cross_entropy, log_prior=prior, beta=0.01)
+        want = ponder_jax.training_loss(out, targets, ponder_jax.binary_cross_entropy, log_prior=prior, beta=0.01)
         assert net.loss(out, targets, ponder_jax.binary_cross_entropy).loss == pytest.approx(float(want.loss), rel=1e-6)
     with pytest.raises(ValueError, match="prior must be one of"):
         ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="flat")

@@ -32,7 +32,7 @@ def losses(criterion, targets, method: str, spoilt: float | None = None, weights
             return y_hat[n], n + 1, jnp.asarray(HALTS)[n]
 
         out = ponder_jax.ponder(step, None, jnp.int32(0), max_steps=3, method=method, act_epsilon=1e-6)
-        parts = ponder_jax.pondering_loss(out, targets, lambda y, t: scale * criterion(y, t), **options)
+        parts = ponder_jax.training_loss(out, targets, lambda y, t: scale * criterion(y, t), **options)
         return parts.loss, parts
 
     (loss, parts), (grad, slope) = jax.value_and_grad(total, (0, 1), has_aux=True)(y_hat, jnp.float32(1.5))
@@ -88,7 +88,7 @@ def test_compiled_and_mapped():
 
     def total(y_hat, z, targets, weights):
         out = ponder_jax.ponder(lambda h: (y_hat, h, z), None, jnp.zeros(z.shape), max_steps=2)
-        return ponder_jax.pondering_loss(out, targets, cross_entropy, weights=weights).loss
+        return ponder_jax.training_loss(out, targets, cross_entropy, weights=weights).loss
 
     given = [jnp.asarray(part) for part in (SCORES[0], HALTS[0], targets, WEIGHTS)]
     np.testing.assert_allclose(jax.jit(total)(*given), total(*given), rtol=1e-5)

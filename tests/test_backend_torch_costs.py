@@ -50,7 +50,7 @@ def half_sums(step, x, state, **options):
 def cleaned(out, targets, criterion, **options):
     if out.log_p is not None and not out.y_hat.requires_grad:
         out.y_hat[out.log_p == -torch.inf] = 0.0
-    return ponder_torch.pondering_loss(out, targets, criterion, **options)
+    return ponder_torch.training_loss(out, targets, criterion, **options)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def cleaned(out, targets, criterion, **options):
         ("B7", "core", {"value_and_grad": accumulating}, {"dtypes": ("float64",), "groups": ("gradients",)}),
         ("B9", "full", {"compiled": traced}, {"dtypes": ("float64",)}),
         ("I2", "infer", {"predict": half_sums}, {"dtypes": ("float16",)}),
-        ("B7", "module", {"pondering_loss": cleaned}, {"dtypes": ("float64",), "groups": ("module",)}),
+        ("B7", "module", {"training_loss": cleaned}, {"dtypes": ("float64",), "groups": ("module",)}),
     ],
 )
 def test_a_defect_of_the_framework_is_rejected(requirement, level, replaced, options):

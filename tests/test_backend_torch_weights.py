@@ -35,7 +35,7 @@ def losses(criterion, targets, method: str, spoilt: float | None = None, weights
     out = ponder_torch.ponder(step, None, torch.zeros(4), max_steps=3, method=method, act_epsilon=1e-6)
     prior = ponder_torch.uniform_log_prior(3, dtype="float64") if method == "ponder" else None
     options = {"log_prior": prior, "beta": 0.1, "tau": 0.1, "weights": weights}
-    parts = ponder_torch.pondering_loss(out, targets, lambda y, t: scale * criterion(y, t), **options)
+    parts = ponder_torch.training_loss(out, targets, lambda y, t: scale * criterion(y, t), **options)
     parts.loss.backward()
     dead = weights == 0
     assert not y_hat.grad[:, dead].any() and not parts.example_rec[dead].any() and not parts.example_reg[dead].any()
@@ -93,7 +93,7 @@ def test_compiled_and_mapped():
 
     def total(y_hat, z, targets, weights):
         out = ponder_torch.ponder(lambda h: (y_hat, h, z), None, torch.zeros(z.shape), max_steps=2)
-        return ponder_torch.pondering_loss(out, targets, cross_entropy, weights=weights).loss
+        return ponder_torch.training_loss(out, targets, cross_entropy, weights=weights).loss
 
     y_hat, z = torch.tensor(SCORES[0]), torch.tensor(HALTS[0])
     compiled = torch.compile(total, backend="eager", fullgraph=True)

@@ -22,8 +22,8 @@ from ponder_ref.runtime.network import Leaf, Network, Own
 from tasks import history
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
-from tasks.config import to_json
 from tasks.export import __main__ as export
+from tasks.flags import to_json
 from tasks.metrics import TRAIN_KEYS, Window
 from tasks.pai.own import load
 from tasks.pai.settings import PaiConfig

@@ -17,7 +17,7 @@ from tasks.babi.settings import BabiConfig
 from tasks.babi.stories import TASK_NAMES, Question, Story
 from tasks.babi.task import Babi, words
 from tasks.babi.vocabulary import sentence_numbers
-from tasks.config import from_json, make, to_json
+from tasks.flags import from_json, make, to_json
 from tasks.runs import Origin, Run
 
 

@@ -20,7 +20,7 @@ from ponder_ref.runtime.checkpoint import PARAMETERS, PREFIX, Checkpoint, to_byt
 from ponder_ref.runtime.errors import Refused
 from tasks import runs
 from tasks.command import free_folder
-from tasks.config import to_json
+from tasks.flags import to_json
 from tasks.loop import first_parameters
 from tasks.parity import Parity, ParityConfig
 

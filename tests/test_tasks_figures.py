@@ -16,7 +16,7 @@ from tasks import figures, history, plots
 from tasks.babi import report as babi_report
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
-from tasks.config import from_json, to_json
+from tasks.flags import from_json, to_json
 from tasks.pai import report as pai_report
 from tasks.pai.task import Pai
 from tasks.parity import Parity, ParityConfig

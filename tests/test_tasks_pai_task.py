@@ -12,7 +12,7 @@ from task_helpers import inside, records, refused
 from ponder_ref.models._pair_inputs import check_inputs
 from ponder_ref.models.pairs import pairs_readout
 from ponder_ref.runtime.errors import Refused
-from tasks.config import from_json, make, to_json
+from tasks.flags import from_json, make, to_json
 from tasks.pai.__main__ import main
 from tasks.pai.report import draw, lines, rows_of
 from tasks.pai.settings import PaiConfig

@@ -16,8 +16,8 @@ from results_runs import evaluation, fixture_unsaved, logged, page_of, rows_of, 
 
 from ponder_ref.runtime.values import Integer, option
 from tasks import figures, history, plots, registry, summary
+from tasks.config import TrainingConfig
 from tasks.contracts import Task
-from tasks.options import TrainingConfig
 from tasks.runs import Run
 
 TASKS = Path(registry.__file__).parent

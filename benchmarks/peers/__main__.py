@@ -16,7 +16,7 @@ from typing import Any
 
 from ponder_ref.runtime.errors import Refused, one_sentence, say
 from ponder_ref.runtime.files import write_whole
-from tasks.config import Parser
+from tasks.flags import Parser
 
 PEERS = ("labml", "ponder_transformer")
 INSTALL = "pip install einops && pip install --no-deps labml-nn==0.5.1 ponder-transformer==0.0.8"

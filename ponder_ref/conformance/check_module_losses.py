@@ -32,22 +32,20 @@ def _loss(
     prior = prior if options.get("method", "ponder") == "ponder" else None
     prices = {"beta": 0.3, "tau": 0.2}
     criterion = backend.cross_entropy if criterion is None else criterion
-    return backend.pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
+    return backend.training_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
 
 
 def _compare_loss(trial: Trial, what: str, got: Any, want: Any, live: np.ndarray) -> None:
     for field in want._fields:
         mask = live if field.startswith("example") else np.array(True)
-        value = np.where(mask, trial.subject.numpy("pondering_loss", getattr(got, field)), 0)
-        compare(
-            trial, "M6", f"pondering_loss, {what}: {field}", value, np.where(mask, np.real(getattr(want, field)), 0)
-        )
+        value = np.where(mask, trial.subject.numpy("training_loss", getattr(got, field)), 0)
+        compare(trial, "M6", f"training_loss, {what}: {field}", value, np.where(mask, np.real(getattr(want, field)), 0))
 
 
 def _register_loss(way: str) -> None:
     _, options = WAYS[way]
 
-    @check("M6", "module", "ponder", "pondering_loss", "cross_entropy", level="module", name=f"loss: {way}")
+    @check("M6", "module", "ponder", "training_loss", "cross_entropy", level="module", name=f"loss: {way}")
     def run(trial: Trial) -> None:
         network, _ = clear_network(trial)
         got_out, want_out = ponder_both(trial, network, options)
@@ -61,7 +59,7 @@ def _register_loss(way: str) -> None:
             _compare_loss(trial, f"{way}, weights: {kind}", got, want, live)
 
 
-@check("M6", "module", "ponder", "pondering_loss", "cross_entropy", level="module")
+@check("M6", "module", "ponder", "training_loss", "cross_entropy", level="module")
 def priors(trial: Trial) -> None:
     """A prior for each example, and none at all; both of a cut and of a whole distribution."""
     network, _ = clear_network(trial)
@@ -76,7 +74,7 @@ def priors(trial: Trial) -> None:
             _compare_loss(trial, f"{kind}, {options}", got, want, np.full(4, True))
 
 
-@check("M6", "module", "ponder", "pondering_loss", "squared_error", level="module")
+@check("M6", "module", "ponder", "training_loss", "squared_error", level="module")
 def axes_beyond_the_batch(trial: Trial) -> None:
     """Predictions of several numbers: their losses are averaged, not summed, and not over the batch."""
     network, _ = clear_network(trial)
@@ -86,12 +84,12 @@ def axes_beyond_the_batch(trial: Trial) -> None:
         got_out, want_out = ponder_both(trial, network, options)
         kept = prior if not options else None
         given = [None if x is None else on_backend(trial, x) for x in (targets, kept)]
-        got = backend.pondering_loss(got_out, given[0], backend.squared_error, log_prior=given[1], beta=0.3)
-        want = ponder_ref.pondering_loss(want_out, targets, ponder_ref.squared_error, log_prior=kept, beta=0.3)
+        got = backend.training_loss(got_out, given[0], backend.squared_error, log_prior=given[1], beta=0.3)
+        want = ponder_ref.training_loss(want_out, targets, ponder_ref.squared_error, log_prior=kept, beta=0.3)
         compare(trial, "M6", f"example_rec of two numbers, {options}", got.example_rec, want.example_rec)
 
 
-@check("M6", "module", "ponder", "pondering_loss", level="module")
+@check("M6", "module", "ponder", "training_loss", level="module")
 def criteria_of_one_s_own(trial: Trial) -> None:
     """The criterion is asked step by step: one that looks at its batch sees the examples of one step."""
     network, _ = clear_network(trial)
@@ -102,12 +100,12 @@ def criteria_of_one_s_own(trial: Trial) -> None:
         return centred * centred
 
     targets = on_backend(trial, network.targets)
-    got = trial.subject.backend.pondering_loss(got_out, targets, spread)
-    want = ponder_ref.pondering_loss(want_out, network.targets, spread)
+    got = trial.subject.backend.training_loss(got_out, targets, spread)
+    want = ponder_ref.training_loss(want_out, network.targets, spread)
     compare(trial, "M6", "example_rec of a criterion that looks at its batch", got.example_rec, want.example_rec)
 
 
-@check("M6", "module", "ponder", "pondering_loss", "cross_entropy", level="module")
+@check("M6", "module", "ponder", "training_loss", "cross_entropy", level="module")
 def what_lies_beyond(trial: Trial) -> None:
     """NaN in what lies beyond Nᵢ has no influence; a NaN example does not reach the others."""
     network, _ = clear_network(trial)
@@ -120,10 +118,10 @@ def what_lies_beyond(trial: Trial) -> None:
     fields = {name: getattr(got, name) for name in ("halt_logits", "log_p", "lengths", "state", "act")}
     hurt = Pondered(on_backend(trial, y_hat), **fields)
     prior, targets = (on_backend(trial, x) for x in (round_to(trial.dtype, PRIOR), network.targets))
-    value = backend.pondering_loss(hurt, targets, backend.cross_entropy, log_prior=prior, beta=0.3).example_rec
-    right = ponder_ref.pondering_loss(want, network.targets, ponder_ref.cross_entropy, log_prior=PRIOR).example_rec
+    value = backend.training_loss(hurt, targets, backend.cross_entropy, log_prior=prior, beta=0.3).example_rec
+    right = ponder_ref.training_loss(want, network.targets, ponder_ref.cross_entropy, log_prior=PRIOR).example_rec
     others = np.array([0, 2, 3])
-    compare(trial, "M6", "example_rec beside a NaN", numpy("pondering_loss", value)[others], np.real(right)[others])
+    compare(trial, "M6", "example_rec beside a NaN", numpy("training_loss", value)[others], np.real(right)[others])
 
 
 def _batch_bound(y_hat: Any, targets: Any) -> Any:
@@ -135,7 +133,7 @@ def _batch_bound(y_hat: Any, targets: Any) -> Any:
 
 def _register_weightless(way: str) -> None:
     _, options = WAYS[way]
-    needs = ("ponder", "pondering_loss", "cross_entropy", "value_and_grad")
+    needs = ("ponder", "training_loss", "cross_entropy", "value_and_grad")
 
     @check("M6", "module", *needs, level="module", name=f"rows of weight 0: {way}")
     def run(trial: Trial) -> None:
@@ -172,13 +170,13 @@ def _register_weightless(way: str) -> None:
                     constants = tuple(on_backend(trial, part) for part in targets)
                     value, (slope,) = trial.subject.gradients(fn, [y_hat], trial.dtype, constants)
                 except (ValueError, IndexError, RuntimeError) as error:
-                    raise Violation("M6", f"pondering_loss, {way}, fails on targets of weight 0: {error}") from None
+                    raise Violation("M6", f"training_loss, {way}, fails on targets of weight 0: {error}") from None
                 return value, slope
 
             right = slopes(1.0, 1)
             for spoilt, wrong in ((np.nan, -100), (3.0, OUTPUTS), (-np.inf, -1)):
                 got = slopes(spoilt, wrong)
-                what = f"pondering_loss, {way}, of a criterion that {name}"
+                what = f"training_loss, {way}, of a criterion that {name}"
                 for part, value, expected in zip(("value", "slope"), got, right, strict=True):
                     if not np.array_equal(value, expected):
                         given = f"predictions {spoilt} and targets {wrong} of weight 0"
@@ -189,7 +187,7 @@ def _register_weightless(way: str) -> None:
 
 def _register_gradient(way: str) -> None:
     _, options = WAYS[way]
-    needs = ("ponder", "pondering_loss", "cross_entropy", "value_and_grad")
+    needs = ("ponder", "training_loss", "cross_entropy", "value_and_grad")
 
     @check("M7", "module", *needs, level="module", name=f"slope: {way}")
     def run(trial: Trial) -> None:
@@ -212,7 +210,7 @@ def _register_gradient(way: str) -> None:
         held = [on_backend(trial, part) for part in (network.targets, prior, rest)]
         _, grads = trial.subject.gradients(objective(trial.subject.backend, *held), arrays, trial.dtype)
         _, wanted = ponder_ref.value_and_grad(objective(ponder_ref, network.targets, prior, rest), *arrays)
-        compare_slopes(trial, "M7", f"pondering_loss ({way})", names, grads, wanted)
+        compare_slopes(trial, "M7", f"training_loss ({way})", names, grads, wanted)
 
 
 for _way in WAYS:

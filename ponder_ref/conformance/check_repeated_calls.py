@@ -111,7 +111,7 @@ def gradients_are_of_their_own_call(trial: Trial) -> None:
             assert_close("B7", what, again, first, kind="gradient", dtype=trial.dtype, terms=size)
 
 
-@check("B7", "module", "ponder", "pondering_loss", "cross_entropy", level="module", dtypes=ANY_DTYPE)
+@check("B7", "module", "ponder", "training_loss", "cross_entropy", level="module", dtypes=ANY_DTYPE)
 def pondering_leaves_its_arguments_alone(trial: Trial) -> None:
     """The input, the initial state and what the step network returned; targets, weights and prior."""
     backend = trial.subject.backend
@@ -125,9 +125,9 @@ def pondering_leaves_its_arguments_alone(trial: Trial) -> None:
         share = on_backend(trial, np.array([0.5, 0.0, 1.0, 2.0]))
         prior = on_backend(trial, round_to(trial.dtype, np.full(N, -np.log(N)))) if out.log_p is not None else None
         fields = {f"out.{name}": value for name, value in out._asdict().items() if value is not None}
-        watched = Watched(trial, f"pondering_loss, {way},", targets=targets, weights=share, log_prior=prior, **fields)
+        watched = Watched(trial, f"training_loss, {way},", targets=targets, weights=share, log_prior=prior, **fields)
         prices = {"beta": 0.3, "tau": 0.2, "log_prior": prior if options.get("method") is None else None}
-        backend.pondering_loss(out, targets, backend.cross_entropy, weights=share, **prices)
+        backend.training_loss(out, targets, backend.cross_entropy, weights=share, **prices)
         watched.check()
 
 

@@ -13,7 +13,7 @@ from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
 from ponder_ref.conformance.subject import options_used
 
 # What a case names instead of giving it: a criterion. Such cases belong to the level of the function, module.
-NAMED = {"pondering_loss": ("cross_entropy", "squared_error")}
+NAMED = {"training_loss": ("cross_entropy", "squared_error")}
 FLOATS = ("float64", "float32")
 
 
@@ -41,7 +41,7 @@ def run_pondering_case(trial: Trial, function: str, case: dict) -> None:
     out = Pondered(given["y_hat"], given["log_p"], given["log_p"], lengths, None, None)
     options = {name: given[name] for name in ("log_prior", "weights")}
     try:
-        made = trial.subject.backend.pondering_loss(
+        made = trial.subject.backend.training_loss(
             out, given["targets"], getattr(trial.subject.backend, criterion), beta=beta, **options
         )
     except (ValueError, IndexError, RuntimeError) as error:

@@ -31,7 +31,7 @@ MODULE_FUNCTIONS: dict[str, tuple[str, ...]] = {
     "cross_entropy": ("M5",),
     "binary_cross_entropy": ("M5",),
     "squared_error": ("M5",),
-    "pondering_loss": ("M6", "M7"),
+    "training_loss": ("M6", "M7"),
 }
 
 INFER_FUNCTIONS: dict[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ponder_ref.base import Batch, LeavingRule, Pondered, Predicted
+from ponder_ref.base import Batch, HaltRule, Pondered, Predicted
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.settings import Optimiser
 
@@ -31,7 +31,7 @@ class Starts(Protocol):
 class Unrolls(Protocol):
     """A step network that can run its steps faster than one by one. Equal numbers, to rounding; only speed differs."""
 
-    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> tuple[Any, Any, Any, Any] | None:
+    def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> tuple[Any, Any, Any, Any] | None:
         """(y_hat `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`) of the input itself.
 
         `rule` says when an example has had enough steps, None runs all. n may be smaller than max_steps if all have.

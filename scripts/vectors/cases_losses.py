@@ -249,7 +249,7 @@ def _ponder() -> Book:
 
 def _pondering() -> Book:
     """Rows of weight 0 beside the same rows without them: targets and predictions of weight 0 have no influence."""
-    book = Book("pondering_loss", ["M6", "L3"], "§2.4, eq. 3")
+    book = Book("training_loss", ["M6", "L3"], "§2.4, eq. 3")
     log_p = [[log("1/2"), log("1/4")], [log("1/2"), log("3/4")]]
     alone = {
         "y_hat": floats([[[0.0, 0.0], [0.0, 2.0]], [[4.0, 0.0], [1.0, 1.0]]]),

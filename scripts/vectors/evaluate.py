@@ -146,7 +146,7 @@ def ponder_loss(arrays: Arrays, arguments: dict[str, Any]) -> Results:
     return {k: Array("float64", batch, tuple(x)) if isinstance(x, list) else _scalar(x) for k, x in made.items()}
 
 
-def pondering_loss(arrays: Arrays, arguments: dict[str, Any]) -> Results:
+def training_loss(arrays: Arrays, arguments: dict[str, Any]) -> Results:
     """M6, of a batch with one axis. What has weight 0 never enters: its losses are 0 here, as L4 would have them."""
     y_hat, targets, (steps, size) = arrays["y_hat"], arrays["targets"], arrays["log_p"].shape
     weights, width = _weights(arrays, size), len(y_hat.data) // (steps * size)
@@ -379,7 +379,7 @@ EVALUATE: dict[str, Callable[[Arrays, dict[str, Any]], Results]] = {
         kl_divergence,
         weighted_mean,
         ponder_loss,
-        pondering_loss,
+        training_loss,
         threefry2x32,
         halting_uniforms,
         sample_steps,

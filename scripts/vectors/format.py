@@ -15,7 +15,7 @@ from typing import Any
 
 from mpmath import mp
 
-SPEC_VERSION = "1.8.0"
+SPEC_VERSION = "2.0.0"
 DIGITS = 60
 # At import, because the modules of cases round inputs at theirs.
 mp.dps = DIGITS

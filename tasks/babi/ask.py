@@ -19,7 +19,7 @@ from ponder_ref.net import PonderNet
 from ponder_ref.runtime.errors import Refused, one_sentence, say
 from tasks.babi.task import Babi
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
-from tasks.config import Parser
+from tasks.flags import Parser
 from tasks.shipped import PRETRAINED, open_trained
 
 HINT = "a story, a sentence a line; a line that ends in ? asks; an empty line begins a new story; Ctrl-D ends"

@@ -167,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from tasks.babi import solve
     from tasks.babi.files import open_source
     from tasks.babi.generate import QUESTIONS, SEEDS, generated, integer, parse_tasks
-    from tasks.config import Parser
+    from tasks.flags import Parser
 
     parser = Parser(prog="python -m tasks.babi.compare", description="Tests generated stories against files.")
     parser.add_argument("--data-dir", required=True, metavar="DIR", help="folder or .tar.gz of the released data")

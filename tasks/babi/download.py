@@ -18,7 +18,7 @@ from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
 from tasks.babi.files import ARCHIVE_ROOT, members
 from tasks.babi.http import save
 from tasks.babi.stories import TASK_NAMES
-from tasks.config import Parser
+from tasks.flags import Parser
 
 URL = "https://s3.amazonaws.com/text-datasets/babi_tasks_1-20_v1-2.tar.gz"
 LAYOUT = "en-10k"

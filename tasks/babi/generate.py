@@ -28,8 +28,8 @@ from tasks.babi.files import UNFINISHED
 from tasks.babi.stories import SPLITS, TASK_NAMES, TASKS, Story, first_questions
 from tasks.babi.worlds import MAKE
 from tasks.batches import STREAMS
-from tasks.config import Parser
-from tasks.options import MAX_SEED
+from tasks.config import MAX_SEED
+from tasks.flags import Parser
 
 OVERLAPPING = frozenset({4, 17})
 SHARES = ("train",) * 8 + ("valid", "test")  # of ten stories

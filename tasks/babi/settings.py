@@ -13,8 +13,8 @@ from tasks.babi.encode import CLASSES, MAX_SENTENCES
 from tasks.babi.files import LAYOUTS
 from tasks.babi.generate import parse_tasks
 from tasks.babi.vocabulary import MAX_WORDS, WORDS
-from tasks.config import by_flag
-from tasks.options import TrainingConfig
+from tasks.config import TrainingConfig
+from tasks.flags import by_flag
 
 DATA, MODEL = "bAbI data", "Universal Transformer"
 ANY = "any"  # of the layouts

@@ -23,8 +23,8 @@ from ponder_ref.runtime.files import TEMPORARY, alone, is_unfinished, make_folde
 from tasks.babi.card import make_card, render
 from tasks.babi.report import verdict
 from tasks.babi.task import PRETRAINED, Babi
-from tasks.config import Parser, flag_value, to_json
 from tasks.evaluation import evaluate
+from tasks.flags import Parser, flag_value, to_json
 from tasks.runs import CONFIG, METRICS, Run
 from tasks.shipped import MODEL, is_shipped, open_trained
 from tasks.trainers import THREADS, default_backend, init_state, make_trainer

@@ -25,8 +25,8 @@ from ponder_ref.runtime.saved import network_of
 from ponder_ref.runtime.schemas import read_json
 from ponder_ref.runtime.settings import Halting
 from ponder_ref.runtime.values import Choice, Integer, Number
-from tasks.config import Parser, flag_value, refuse, show
 from tasks.export.policy import MOST_STEPS, Exit
+from tasks.flags import Parser, flag_value, refuse, show
 from tasks.registry import TASKS, task_class
 from tasks.runs import Run, is_of_a_run, read_config
 

@@ -21,8 +21,8 @@ import numpy as np
 from ponder_ref.runtime.errors import Refused, one_sentence
 from ponder_ref.runtime.values import Integer
 from tasks.batches import EVAL_BATCH
-from tasks.config import Parser
-from tasks.options import MAX_SEED
+from tasks.config import MAX_SEED
+from tasks.flags import Parser
 from tasks.pai.data import Data
 from tasks.pai.images import CLASSES, POOLS, Images
 from tasks.pai.layout import take

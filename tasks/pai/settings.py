@@ -8,8 +8,8 @@ from ponder_ref.models.pairs import PairTransformer
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.settings import Halting, Optimiser
 from ponder_ref.runtime.values import Choice, Integer, Number, Text, again, option
-from tasks.config import by_flag
-from tasks.options import TrainingConfig
+from tasks.config import TrainingConfig
+from tasks.flags import by_flag
 from tasks.pai.data import TARGETS
 
 DATA, MODEL = "data", "Transformer"

@@ -8,8 +8,8 @@ import numpy as np
 
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.values import Choice, Integer, Number, Span, option
-from tasks.config import show
-from tasks.options import TrainingConfig
+from tasks.config import TrainingConfig
+from tasks.flags import show
 
 TASK = "parity task"
 MAX_BITS = 1024

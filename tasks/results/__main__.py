@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ponder_ref.runtime.checkpoint import write_whole
 from ponder_ref.runtime.errors import Refused, one_sentence
-from tasks.config import Parser
+from tasks.flags import Parser
 from tasks.results import speed
 from tasks.results.experiment import load
 from tasks.results.text import paragraphs

@@ -5,8 +5,8 @@ from typing import Any
 
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.values import Choice, Span, option
-from tasks.config import show
-from tasks.options import TrainingConfig
+from tasks.config import TrainingConfig
+from tasks.flags import show
 from tasks.sudoku.bases import BLANKS
 
 TASK = "sudoku task"

@@ -31,7 +31,7 @@ from ponder_jax.infer import predict
 from ponder_jax.load import load
 from ponder_jax.losses import expected_loss, kl_divergence, ponder_loss, weighted_mean
 from ponder_jax.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
-from ponder_jax.pondering import ponder, pondering_loss
+from ponder_jax.pondering import ponder, training_loss
 from ponder_jax.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_jax.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_jax.stream import stream
@@ -80,7 +80,6 @@ __all__ = [
     "poisson_log_prior",
     "ponder",
     "ponder_loss",
-    "pondering_loss",
     "predict",
     "quantile_steps",
     "rnn_initial_state",
@@ -93,6 +92,7 @@ __all__ = [
     "stream",
     "threefry2x32",
     "to_numpy",
+    "training_loss",
     "transformer_encode",
     "transformer_readout",
     "transformer_transition",

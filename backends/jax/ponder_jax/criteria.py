@@ -1,4 +1,4 @@
-"""Losses of a prediction, entry by entry (spec M5); axes beyond the batch are averaged by `pondering_loss`."""
+"""Losses of a prediction, entry by entry (spec M5); axes beyond the batch are averaged by `training_loss`."""
 
 import jax
 import jax.numpy as jnp

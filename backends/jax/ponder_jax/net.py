@@ -12,7 +12,7 @@ from flax import nnx
 from jax.core import Tracer
 
 from ponder_jax.infer import predict
-from ponder_jax.pondering import Shared, leaving_rule, ponder, pondered, pondering_loss
+from ponder_jax.pondering import Shared, halt_rule, ponder, pondered, training_loss
 from ponder_jax.priors import named_log_prior
 from ponder_ref import checks, models
 from ponder_ref.base import Pondered, PonderLoss, Predicted
@@ -115,7 +115,7 @@ class PonderNet(nnx.Module):
             return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
         if unrolls and hasattr(step, "unroll"):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
-            rule = leaving_rule(method, **limits)
+            rule = halt_rule(method, **limits)
             found = step.unroll(x, 1 if method == "once" else steps, rule)
             if found is not None:
                 y_hat, z, state, lengths = found
@@ -207,7 +207,7 @@ class PonderNet(nnx.Module):
         """
         prior = self.log_prior_over(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
         prices = {"beta": self.beta, "tau": self.tau}
-        return pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
+        return training_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
 
 
 @jax.tree_util.register_dataclass

@@ -14,15 +14,15 @@ from ponder_jax.arrays import as_float, either, expand_right, on_any, settle_axe
 from ponder_jax.halting import log_halting
 from ponder_jax.losses import ponder_loss, weighted_mean
 from ponder_ref import checks
-from ponder_ref.base import LeavingRule, Pondered, PonderLoss
+from ponder_ref.base import HaltRule, Pondered, PonderLoss
 
 
-def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> LeavingRule | None:
+def halt_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> HaltRule | None:
     """The rule by which a method leaves early; None if it takes all steps."""
     if method == "act":
-        return LeavingRule(jax.nn.sigmoid, lambda total: total >= 1 - act_epsilon, 1)  # A1; no minimum for ACT
+        return HaltRule(jax.nn.sigmoid, lambda total: total >= 1 - act_epsilon, 1)  # A1; no minimum for ACT
     if epsilon is not None:
-        return LeavingRule(lambda z: log_sigmoid(-z), lambda total: total < math.log(epsilon), min_steps)  # H6
+        return HaltRule(lambda z: log_sigmoid(-z), lambda total: total < math.log(epsilon), min_steps)  # H6
     return None
 
 
@@ -93,7 +93,7 @@ def ponder(
       Pondered, its first axis max_steps; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
+    rule = halt_rule(method, epsilon, act_epsilon, min_steps)
     run = step if x is None else lambda h: step(x, h)
     advance = run if readout is not None else lambda h: checks.step_result(run(h))
     state = jax.tree.map(jnp.asarray, state)
@@ -123,7 +123,7 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
     return y_hat, z, state
 
 
-def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, rule: LeavingRule, unroll: int):
+def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, rule: HaltRule, unroll: int):
     """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
 
     def one(state):
@@ -204,7 +204,7 @@ def _example_losses(criterion: Callable, y_hat: jax.Array, targets: Any, batch: 
     return values.mean(tuple(range(len(batch), values.ndim))) if values.ndim > len(batch) else values
 
 
-def pondering_loss(
+def training_loss(
     out: Pondered,
     targets: jax.Array,
     criterion: Callable,

@@ -22,7 +22,7 @@ from ponder_torch.models.rnn import rnn_initial_state, rnn_project, rnn_readout,
 from ponder_torch.models.transformer import transformer_encode, transformer_readout, transformer_transition
 from ponder_torch.net import PonderNet
 from ponder_torch.optim import adam_update, clip_by_global_norm, muon_update, orthogonalize, schedule
-from ponder_torch.pondering import ponder, pondering_loss
+from ponder_torch.pondering import ponder, training_loss
 from ponder_torch.priors import geometric_log_prior, poisson_log_prior, uniform_log_prior
 from ponder_torch.sampling import draw_steps, halting_uniforms, quantile_steps, sample_steps, threefry2x32
 from ponder_torch.stream import stream
@@ -62,7 +62,6 @@ __all__ = [
     "poisson_log_prior",
     "ponder",
     "ponder_loss",
-    "pondering_loss",
     "predict",
     "quantile_steps",
     "rnn_initial_state",
@@ -75,6 +74,7 @@ __all__ = [
     "stream",
     "threefry2x32",
     "to_numpy",
+    "training_loss",
     "transformer_encode",
     "transformer_readout",
     "transformer_transition",

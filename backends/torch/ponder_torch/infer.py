@@ -43,7 +43,7 @@ def _merged(old: torch.Tensor, kept: torch.Tensor | None, new: torch.Tensor | No
     return torch.cat([held, new])
 
 
-class Left:
+class Exited:
     """Examples that have just left: where they belong, their answers `[rows, ...]` and steps."""
 
     def __init__(self, places: np.ndarray, y_hat: torch.Tensor, steps: np.ndarray):
@@ -100,7 +100,7 @@ class Slots:
         self.kept = None
 
     @torch.no_grad()
-    def advance(self) -> Left | None:
+    def advance(self) -> Exited | None:
         """One step of every example; those that leave by it."""
         x, state = self.tree
         count = len(self.places)
@@ -126,7 +126,7 @@ class Slots:
         if self.idle.mean() > self.idle_share or self.idle.all():
             self.kept = np.flatnonzero(~self.idle)
         answers = y_hat if len(done) == count else y_hat.index_select(0, torch.from_numpy(done).to(y_hat.device))
-        return Left(self.places[done], answers, self.exits.n[done])
+        return Exited(self.places[done], answers, self.exits.n[done])
 
     def _step(self, x: Any, state: Any) -> tuple[torch.Tensor, Any, torch.Tensor]:
         y_hat, after, z = checks.step_result(self.step(state) if x is None else self.step(x, state))
@@ -154,7 +154,7 @@ class _Answers:
         self.steps = np.zeros(count, np.int64)
         self.traced: Any = None
 
-    def put(self, left: Left) -> None:
+    def put(self, left: Exited) -> None:
         if self.y_hat is None:
             self.y_hat = left.y_hat.new_empty(self.count, *left.y_hat.shape[1:])
         self.y_hat[torch.from_numpy(left.places).to(left.y_hat.device)] = left.y_hat

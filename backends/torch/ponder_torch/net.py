@@ -16,7 +16,7 @@ from ponder_ref.runtime.network import Network, Own
 from ponder_ref.runtime.settings import Halting
 from ponder_torch.arrays import to_numpy
 from ponder_torch.infer import predict
-from ponder_torch.pondering import leaving_rule, ponder, pondered, pondering_loss
+from ponder_torch.pondering import halt_rule, ponder, pondered, training_loss
 from ponder_torch.priors import named_log_prior
 
 _AS_BUILT: Any = object()  # an argument not given: the module's own value
@@ -111,7 +111,7 @@ class PonderNet(nn.Module):
             return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
         if unrolls and hasattr(step, "unroll"):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
-            rule = leaving_rule(method, **limits)
+            rule = halt_rule(method, **limits)
             found = step.unroll(x, 1 if method == "once" else steps, rule)
             if found is not None:
                 y_hat, z, state, lengths = found
@@ -163,7 +163,7 @@ class PonderNet(nn.Module):
         """
         prior = self.log_prior_over(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
         prices = {"beta": self.beta, "tau": self.tau}
-        return pondering_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
+        return training_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
 
     @property
     def halting(self) -> Halting:

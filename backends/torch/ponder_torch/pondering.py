@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from ponder_ref import checks
-from ponder_ref.base import LeavingRule, Pondered, PonderLoss
+from ponder_ref.base import HaltRule, Pondered, PonderLoss
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_cost, act_output, act_weights
 from ponder_torch.arrays import as_float, check_tensors, expand_right
@@ -20,12 +20,12 @@ from ponder_torch.losses import ponder_loss, weighted_mean
 ENTRYWISE = (binary_cross_entropy, cross_entropy, squared_error)
 
 
-def leaving_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> LeavingRule | None:
+def halt_rule(method: str, epsilon: float | None, act_epsilon: float, min_steps: int) -> HaltRule | None:
     """The rule by which a method leaves early; None if it takes all steps."""
     if method == "act":
-        return LeavingRule(torch.sigmoid, lambda total: total >= 1 - act_epsilon, 1)  # A1; no minimum for ACT
+        return HaltRule(torch.sigmoid, lambda total: total >= 1 - act_epsilon, 1)  # A1; no minimum for ACT
     if epsilon is not None:
-        return LeavingRule(lambda z: logsigmoid(-z), lambda total: total < math.log(epsilon), min_steps)  # H6
+        return HaltRule(lambda z: logsigmoid(-z), lambda total: total < math.log(epsilon), min_steps)  # H6
     return None
 
 
@@ -104,7 +104,7 @@ def ponder(
       Pondered, its first axis the number of steps that were run; what lies beyond Nᵢ has no influence.
     """
     checks.check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon)
-    rule = leaving_rule(method, epsilon, act_epsilon, min_steps)
+    rule = halt_rule(method, epsilon, act_epsilon, min_steps)
     run = step if x is None else lambda h: step(x, h)
     advance = run if readout is not None else lambda h: checks.step_result(run(h))
     if rule is None:
@@ -136,7 +136,7 @@ def _run_all(advance: Callable, readout: Callable | None, state: Any, steps: int
     return y_hat, z, state
 
 
-def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, rule: LeavingRule):
+def _run_some(advance: Callable, readout: Callable | None, state: Any, max_steps: int, rule: HaltRule):
     """Steps until every example has had enough, at most max_steps; also each example's own number of them."""
     predictions, logits, total, lengths, given = [], [], torch.zeros(()), torch.zeros(()), state
     for n in range(1, max_steps + 1):
@@ -215,7 +215,7 @@ def _step_losses(criterion: Callable, y_hat: torch.Tensor, targets: Any, batch: 
     return _example_losses(criterion, y_hat, targets.expand(len(y_hat), *targets.shape), (len(y_hat), *batch))
 
 
-def pondering_loss(
+def training_loss(
     out: Pondered,
     targets: torch.Tensor,
     criterion: Callable,

@@ -93,7 +93,7 @@ def _weights_normalised(values, weights=None):
 
 def _predictions_cleaned(out, targets, criterion, **options):
     """Predictions beyond Nᵢ are set to 0 in the caller's array."""
-    result = R.pondering_loss(out, targets, criterion, **options)
+    result = R.training_loss(out, targets, criterion, **options)
     if out.log_p is not None and not np.iscomplexobj(out.y_hat):
         out.y_hat[np.real(out.log_p) == -np.inf] = 0
     return result
@@ -210,9 +210,9 @@ MUTANTS = (
     Mutant("weights-normalised", "weights are divided in place", "B7", around("weighted_mean", _weights_normalised)),
     Mutant(
         "predictions-cleaned",
-        "pondering_loss cleans y_hat in place",
+        "training_loss cleans y_hat in place",
         "B7",
-        around("pondering_loss", _predictions_cleaned),
+        around("training_loss", _predictions_cleaned),
     ),
     Mutant(
         "states-overwritten", "ponder leaves its last state in the first", "B7", around("ponder", _states_overwritten)

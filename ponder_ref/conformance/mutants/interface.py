@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant("predict-default", "a default of the level infer differs", "B2", with_default("predict", q=0.9)),
     Mutant("stream-default", "a default of the level infer differs", "B2", with_default("stream", slots=32)),
     Mutant("annex-default", "a default of the annex differs", "B2", with_default("adam_update", eps=1e-7)),
-    Mutant("loss-renamed", "a parameter of the level module", "B2", renamed("pondering_loss", "weights", "mask")),
+    Mutant("loss-renamed", "a parameter of the level module", "B2", renamed("training_loss", "weights", "mask")),
     Mutant("predict-renamed", "a parameter of the level infer", "B2", renamed("predict", "slots", "size")),
     Mutant("stream-renamed", "a parameter of the level infer", "B2", renamed("stream", "first_id", "offset")),
     Mutant("extra-axis", "a result has an axis too many", "B3", {"expected_steps": extra_axis}),

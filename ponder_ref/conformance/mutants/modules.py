@@ -172,9 +172,9 @@ def _uniform_instead(out, options):
 def _multiplied(out, targets, criterion, **options) -> PonderLoss:
     """Losses beyond Nᵢ are multiplied by 0, not left out."""
     if out.act is not None:
-        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+        return ponder_ref.training_loss(out, targets, criterion, **options)
     losses = np.stack([criterion(y, targets) for y in out.y_hat])
-    parts = ponder_ref.pondering_loss(out, targets, criterion, **options)
+    parts = ponder_ref.training_loss(out, targets, criterion, **options)
     if losses.ndim > out.log_p.ndim:
         return parts
     return parts._replace(example_rec=(np.exp(out.log_p) * losses).sum(axis=0))
@@ -183,17 +183,17 @@ def _multiplied(out, targets, criterion, **options) -> PonderLoss:
 def _steps_in_one_batch(out, targets, criterion, **options) -> PonderLoss:
     """Steps and examples as one batch for the criterion."""
     if out.act is not None or out.log_p.ndim != 2:
-        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+        return ponder_ref.training_loss(out, targets, criterion, **options)
     steps = len(out.y_hat)
     flat, tiled = out.y_hat.reshape(-1, *out.y_hat.shape[2:]), np.concatenate([targets] * steps)
     values = criterion(flat, tiled).reshape(steps, -1, *criterion(flat, tiled).shape[1:])
-    return ponder_ref.pondering_loss(out._replace(y_hat=values), targets, lambda y, t: y, **options)
+    return ponder_ref.training_loss(out._replace(y_hat=values), targets, lambda y, t: y, **options)
 
 
 def _seen_by_the_criterion(predictions: bool, targets: bool):
     """Rows of weight 0 reach the criterion: their predictions, their targets, or both; their losses are left out."""
 
-    def pondering_loss(out, given, criterion, **options) -> PonderLoss:
+    def training_loss(out, given, criterion, **options) -> PonderLoss:
         weights = options.get("weights")
         same = out if predictions else out._replace(y_hat=right.harmless(out.y_hat, weights, lead=1))
         seen = given if targets else right.harmless(given, weights)
@@ -203,9 +203,9 @@ def _seen_by_the_criterion(predictions: bool, targets: bool):
             return criterion(same.y_hat[at] if out.act is None else act_output(out.act.weights, same.y_hat), seen)
 
         steps = iter(range(len(out.y_hat)))
-        return ponder_ref.pondering_loss(out, given, seeing, **options)
+        return ponder_ref.training_loss(out, given, seeing, **options)
 
-    return pondering_loss
+    return training_loss
 
 
 def _stretched(y_hat, targets):
@@ -214,13 +214,13 @@ def _stretched(y_hat, targets):
 
 
 def _loss(change):
-    """`pondering_loss` with something done to its arguments."""
+    """`training_loss` with something done to its arguments."""
 
-    def pondering_loss(out, targets, criterion, **options) -> PonderLoss:
+    def training_loss(out, targets, criterion, **options) -> PonderLoss:
         out, options = change(out, options)
-        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+        return ponder_ref.training_loss(out, targets, criterion, **options)
 
-    return pondering_loss
+    return training_loss
 
 
 def _prior_cut_again(out, options):
@@ -234,10 +234,10 @@ def _prior_cut_again(out, options):
 def _loss_of_the_mean(out, targets, criterion, **options) -> PonderLoss:
     """The loss of the expected prediction, not the expected loss."""
     if out.act is not None:
-        return ponder_ref.pondering_loss(out, targets, criterion, **options)
+        return ponder_ref.training_loss(out, targets, criterion, **options)
     mean = ponder_ref.expected_prediction(out.log_p, out.y_hat)
     same = out._replace(y_hat=np.broadcast_to(mean, out.y_hat.shape))
-    return ponder_ref.pondering_loss(same, targets, criterion, **options)
+    return ponder_ref.training_loss(same, targets, criterion, **options)
 
 
 def _summed_axes(out, targets, criterion, **options) -> PonderLoss:
@@ -245,7 +245,7 @@ def _summed_axes(out, targets, criterion, **options) -> PonderLoss:
         values = criterion(y_hat, targets)
         return values.sum(axis=-1) if values.ndim > out.halt_logits.ndim - 1 else values
 
-    return ponder_ref.pondering_loss(out, targets, summed, **options)
+    return ponder_ref.training_loss(out, targets, summed, **options)
 
 
 def _unstable_bce(y_hat, targets):
@@ -268,22 +268,22 @@ MUTANTS = (
     _mutant("input-detached", "no gradient into the input", "M7", ponder=_detached_input),
     _mutant("a-step-too-far", "a halted example takes one more step", "M7", ponder=_a_step_too_far),
     _mutant("readout-of-nothing", "predictions of a readout are zeros", "M1", ponder=_readout_of_nothing),
-    _mutant("first-example-s-prior", "the first one's prior for all", "M6", pondering_loss=_loss(_first_prior)),
-    _mutant("masks-ignored", "boolean weights have no effect", "M6", pondering_loss=_loss(_masks_ignored)),
-    _mutant("a-prior-always", "a uniform prior where none is given", "M6", pondering_loss=_loss(_uniform_instead)),
-    _mutant("multiplied-by-zero", "losses beyond Nᵢ are multiplied by 0", "M6", pondering_loss=_multiplied),
-    _mutant("steps-in-one-batch", "the criterion sees all steps as a batch", "M6", pondering_loss=_steps_in_one_batch),
+    _mutant("first-example-s-prior", "the first one's prior for all", "M6", training_loss=_loss(_first_prior)),
+    _mutant("masks-ignored", "boolean weights have no effect", "M6", training_loss=_loss(_masks_ignored)),
+    _mutant("a-prior-always", "a uniform prior where none is given", "M6", training_loss=_loss(_uniform_instead)),
+    _mutant("multiplied-by-zero", "losses beyond Nᵢ are multiplied by 0", "M6", training_loss=_multiplied),
+    _mutant("steps-in-one-batch", "the criterion sees all steps as a batch", "M6", training_loss=_steps_in_one_batch),
     _mutant(
         "weightless-targets-seen",
         "targets of weight 0 reach the criterion",
         "M6",
-        pondering_loss=_seen_by_the_criterion(False, True),
+        training_loss=_seen_by_the_criterion(False, True),
     ),
     _mutant(
         "weightless-predictions-seen",
         "predictions of weight 0 reach the criterion",
         "M6",
-        pondering_loss=_seen_by_the_criterion(True, False),
+        training_loss=_seen_by_the_criterion(True, False),
     ),
     _mutant("squared-error-stretches", "shapes are broadcast", "M5", squared_error=_stretched),
     _mutant(
@@ -323,27 +323,27 @@ MUTANTS = (
     _mutant("act-module-without-remainder", "the last weight is λ", "M4", ponder=_act_without_remainder),
     _mutant("act-epsilon-ignored", "ε_ACT is always 0.01", "M4", ponder=_around(act_epsilon=lambda o: 0.01)),
     _mutant(
-        "prior-cut-again", "the prior is normalised over the steps run", "M6", pondering_loss=_loss(_prior_cut_again)
+        "prior-cut-again", "the prior is normalised over the steps run", "M6", training_loss=_loss(_prior_cut_again)
     ),
-    _mutant("loss-of-the-mean", "loss of the expected prediction", "M6", pondering_loss=_loss_of_the_mean),
-    _mutant("axes-summed", "losses beyond the batch are summed", "M6", pondering_loss=_summed_axes),
+    _mutant("loss-of-the-mean", "loss of the expected prediction", "M6", training_loss=_loss_of_the_mean),
+    _mutant("axes-summed", "losses beyond the batch are summed", "M6", training_loss=_summed_axes),
     _mutant(
         "module-weights-ignored",
         "weights have no effect",
         "M6",
-        pondering_loss=_loss(lambda out, options: (out, {**options, "weights": None})),
+        training_loss=_loss(lambda out, options: (out, {**options, "weights": None})),
     ),
     _mutant(
         "module-tau-ignored",
         "ACT's cost is left out",
         "M6",
-        pondering_loss=_loss(lambda out, o: (out, {**o, "tau": 0.0})),
+        training_loss=_loss(lambda out, o: (out, {**o, "tau": 0.0})),
     ),
     _mutant(
         "halting-detached-in-the-loss",
         "no gradient through the distribution",
         "M7",
-        pondering_loss=_loss(lambda out, o: (out if out.log_p is None else out._replace(log_p=detach(out.log_p)), o)),
+        training_loss=_loss(lambda out, o: (out if out.log_p is None else out._replace(log_p=detach(out.log_p)), o)),
     ),
     _mutant("bce-by-probability", "log of a rounded probability", "M5", binary_cross_entropy=_unstable_bce),
     _mutant(

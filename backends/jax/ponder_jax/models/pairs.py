@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from ponder_jax.arrays import either, loop_while, on_any
 from ponder_jax.models import CanonicalStep
 from ponder_jax.models.transformer import layer_norm, unpack
-from ponder_ref.base import LeavingRule
+from ponder_ref.base import HaltRule
 from ponder_ref.models._buckets import dropped_share
 from ponder_ref.models._pair_inputs import check_inputs
 from ponder_ref.models.pairs import BLOCKS, TOKENS, PairTransformer, count_layers, stage_ends
@@ -184,13 +184,13 @@ def decode_stage(
     return jnp.stack(done)
 
 
-def have_enough(z: jax.Array, rule: LeavingRule) -> jax.Array:
+def have_enough(z: jax.Array, rule: HaltRule) -> jax.Array:
     """Whether logits `[n, batch]` of the first steps are enough after each of them, `[n, batch]`."""
     numbers = jnp.arange(1, len(z) + 1, dtype=jnp.int32)[:, None]
     return rule.enough(jnp.cumsum(rule.add(jax.lax.stop_gradient(z)), 0)) & (numbers >= rule.min_steps)
 
 
-def lengths_of(z: jax.Array, rule: LeavingRule | None) -> jax.Array:
+def lengths_of(z: jax.Array, rule: HaltRule | None) -> jax.Array:
     """Nᵢ of logits `[N, batch]`: the first step that is enough, else N."""
     steps = len(z)
     if rule is None:
@@ -200,7 +200,7 @@ def lengths_of(z: jax.Array, rule: LeavingRule | None) -> jax.Array:
 
 
 def pairs_unroll(
-    model: PairTransformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: LeavingRule | None
+    model: PairTransformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: HaltRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ.
 
@@ -281,7 +281,7 @@ class Step(CanonicalStep):
         y_hat, z = pairs_readout(params, tokens)
         return y_hat, {**({} if earlier is None else {"earlier": state["h"]}), "h": h, "n": n}, z
 
-    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> tuple | None:
+    def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> tuple | None:
         """All steps, or stage by stage; the state is the query's tokens, `[b, 3, embedding]`, and has no gradient."""
         return pairs_unroll(self.settings, self.params(), x, max_steps, rule)
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from ponder_jax.arrays import in_shard_map
 from ponder_jax.models import CanonicalStep
-from ponder_ref.base import LeavingRule
+from ponder_ref.base import HaltRule
 from ponder_ref.models.rnn import Rnn
 
 Params = Mapping[str, jax.Array]
@@ -60,7 +60,7 @@ class Step(CanonicalStep):
         y_hat, z = rnn_readout(params, h)
         return y_hat, h, z
 
-    def unroll(self, x: jax.Array, max_steps: int, rule: LeavingRule | None) -> tuple | None:
+    def unroll(self, x: jax.Array, max_steps: int, rule: HaltRule | None) -> tuple | None:
         """All steps as one loop with a gradient of its own (reverse mode alone); the state has no gradient.
 
         None inside a `shard_map`, and for batches of several axes: then the steps are run one by one.
@@ -73,7 +73,7 @@ class Step(CanonicalStep):
 
 
 def rnn_unroll(
-    params: Params, projected: jax.Array, max_steps: int, rule: LeavingRule | None
+    params: Params, projected: jax.Array, max_steps: int, rule: HaltRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, last states (no gradient) and Nᵢ, of `[batch, hidden]`.
 
@@ -88,11 +88,11 @@ def rnn_unroll(
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _unroll(max_steps: int, rule: LeavingRule | None, w_h, weights, bias, projected) -> Any:
+def _unroll(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projected) -> Any:
     return _forward(max_steps, rule, w_h, weights, bias, projected)[0]
 
 
-def _forward(max_steps: int, rule: LeavingRule | None, w_h, weights, bias, projected):
+def _forward(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projected):
     """All steps, or those until every example has had enough: `count` of them."""
     batch, hidden = projected.shape
 
@@ -125,7 +125,7 @@ def _forward(max_steps: int, rule: LeavingRule | None, w_h, weights, bias, proje
     return (both, states, lengths), (w_h, weights, states, count)
 
 
-def _backward(max_steps: int, rule: LeavingRule | None, kept, cotangents):
+def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
     """∂L/∂(W_h, heads, projected) from ∂L/∂(predictions, logits): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²)."""
     w_h, weights, states, count = kept
     g = cotangents[0]

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from ponder_jax.arrays import either, on_any, settle_axes, vary_like
 from ponder_jax.models import CanonicalStep
-from ponder_ref.base import LeavingRule, Pondered
+from ponder_ref.base import HaltRule, Pondered
 from ponder_ref.models._buckets import bucket_lengths, check_inputs, dropped_share
 from ponder_ref.models.transformer import NORM_EPS, Transformer, count_layers
 
@@ -150,7 +150,7 @@ def begin(
 
 
 def transformer_unroll(
-    model: Transformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: LeavingRule | None
+    model: Transformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: HaltRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states (no gradient) and Nᵢ."""
     buckets, h = begin(model, params, inputs, max_steps)
@@ -219,7 +219,7 @@ class Step(CanonicalStep):
         y_hat, z = transformer_readout(params, h)
         return y_hat, {"h": h, "n": n}, z
 
-    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> tuple | None:
+    def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> tuple | None:
         """All steps at once; the state is that of the question alone, `[b, embedding]`, and has no gradient."""
         return transformer_unroll(self.settings, self.params(), as_buckets(x), max_steps, rule)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ponder_ref.base import LeavingRule
+from ponder_ref.base import HaltRule
 from ponder_ref.models._buckets import dropped_share
 from ponder_ref.models._pair_inputs import check_inputs
 from ponder_ref.models.pairs import TOKENS, PairTransformer, count_layers, stage_ends
@@ -166,13 +166,13 @@ def decode_stage(
     return torch.stack(done)
 
 
-def have_enough(z: torch.Tensor, rule: LeavingRule) -> torch.Tensor:
+def have_enough(z: torch.Tensor, rule: HaltRule) -> torch.Tensor:
     """Whether logits `[n, batch]` of the first steps are enough after each of them, `[n, batch]`."""
     numbers = torch.arange(1, len(z) + 1, device=z.device)[:, None]
     return rule.enough(torch.cumsum(rule.add(z.detach()), 0)) & (numbers >= rule.min_steps)
 
 
-def lengths_of(z: torch.Tensor, rule: LeavingRule | None) -> torch.Tensor:
+def lengths_of(z: torch.Tensor, rule: HaltRule | None) -> torch.Tensor:
     """Nᵢ of logits `[N, batch]`: the first step that is enough, else N."""
     steps = len(z)
     if rule is None:
@@ -186,7 +186,7 @@ def pairs_unroll(
     params: Params,
     inputs: Mapping[str, torch.Tensor],
     max_steps: int,
-    rule: LeavingRule | None,
+    rule: HaltRule | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens and Nᵢ.
 
@@ -306,7 +306,7 @@ class Step(CanonicalStep):
         y_hat, z = pairs_readout(params, tokens)
         return y_hat, {"h": new, "n": n, **({} if earlier is None else {"earlier": h})}, z
 
-    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> Any:
+    def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> Any:
         """As `ponder_ref.runtime.contracts.Unrolls` says; the state is the query's tokens, `[b, 3, embedding]`."""
         return pairs_unroll(self.settings, self.params(), x, max_steps, rule)
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ponder_ref.base import LeavingRule
+from ponder_ref.base import HaltRule
 from ponder_ref.models.rnn import Rnn
 from ponder_torch.models import CanonicalStep
 
@@ -61,7 +61,7 @@ class Step(CanonicalStep):
         y_hat, z = rnn_readout(params, h)
         return y_hat, h, z
 
-    def unroll(self, x: torch.Tensor, max_steps: int, rule: LeavingRule | None) -> Any:
+    def unroll(self, x: torch.Tensor, max_steps: int, rule: HaltRule | None) -> Any:
         """As `ponder_ref.runtime.contracts.Unrolls` says; None under transforms, and for half precision."""
         params = self.params()
         w_h = params["rnn.w_h"]
@@ -128,7 +128,7 @@ class _Unroll(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, projected, w_h, weights, bias, max_steps: int, rule: LeavingRule | None):
+    def forward(ctx, projected, w_h, weights, bias, max_steps: int, rule: HaltRule | None):
         buffer = _Buffer((max_steps, *projected.shape), projected)
         rows, doubled, twice_w_h = buffer.tensor.unbind(), 2 * projected, 2 * w_h
         total, lengths = projected.new_zeros(len(projected)), torch.zeros_like(projected[:, 0], dtype=torch.int64)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn import functional
 
-from ponder_ref.base import LeavingRule, Pondered
+from ponder_ref.base import HaltRule, Pondered
 from ponder_ref.models._buckets import bucket_lengths, check_inputs, dropped_share
 from ponder_ref.models.transformer import NORM_EPS, Transformer, count_layers
 from ponder_torch.models import CanonicalStep
@@ -159,7 +159,7 @@ def begin(
 
 
 def transformer_unroll(
-    model: Transformer, params: Params, inputs: Mapping[str, torch.Tensor], max_steps: int, rule: LeavingRule | None
+    model: Transformer, params: Params, inputs: Mapping[str, torch.Tensor], max_steps: int, rule: HaltRule | None
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states and Nᵢ.
 
@@ -260,7 +260,7 @@ class Step(CanonicalStep):
         y_hat, z = transformer_readout(params, h)
         return y_hat, {"h": h, "n": n}, z
 
-    def unroll(self, x: Any, max_steps: int, rule: LeavingRule | None) -> Any:
+    def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> Any:
         """As `ponder_ref.runtime.contracts.Unrolls` says; the state is the question's alone, `[b, embedding]`."""
         return transformer_unroll(self.settings, self.params(), as_buckets(x), max_steps, rule)
 
