@@ -35,9 +35,9 @@ def outside(values: Values) -> list[str]:
 def test_values_outside_are_refused_by_flag_value_and_range(field, capsys, tmp_path: Path):
     values = field.metadata["values"]
     for text in outside(values):
-        assert main([f"{config.flag(field.name)}={text}", "--out", str(tmp_path / "run")]) == 2
+        assert main([f"{flags.flag(field.name)}={text}", "--out", str(tmp_path / "run")]) == 2
         (sentence,) = capsys.readouterr().err.strip().splitlines()
-        assert sentence.startswith(f"{config.flag(field.name)} must be ")
+        assert sentence.startswith(f"{flags.flag(field.name)} must be ")
         assert str(values) in sentence
         assert text in sentence or str(values.parse(text)) in sentence
     assert not (tmp_path / "run").exists()
@@ -109,29 +109,29 @@ def test_the_real_command_refuses_without_a_traceback(tmp_path: Path):
 def test_help_names_every_flag_with_its_range():
     text = " ".join(parser(Parity).format_help().split())
     for field in FIELDS:
-        assert config.flag(field.name) in text
+        assert flags.flag(field.name) in text
     assert "paper: 3e-4" in text
     assert "examples:" in text
 
 
 @pytest.mark.parametrize("name", Parity.PRESETS)
 def test_configs_survive_json(name: str):
-    made = config.make(ParityConfig, Parity.PRESETS[name], {"bits": 96, "train_ones": (1, 48), "eval_ones": (49, 96)})
-    text = json.dumps(config.to_json(made))
-    again = config.from_json(ParityConfig, json.loads(text), "here")
+    made = flags.make(ParityConfig, Parity.PRESETS[name], {"bits": 96, "train_ones": (1, 48), "eval_ones": (49, 96)})
+    text = json.dumps(flags.to_json(made))
+    again = flags.from_json(ParityConfig, json.loads(text), "here")
     assert again == made
-    assert json.dumps(config.to_json(again)) == text
+    assert json.dumps(flags.to_json(again)) == text
 
 
 def test_flags_override_presets_and_presets_defaults():
     options = parser(Parity).parse(["--max-steps", "3", "--epsilon", "off", "--train-ones", "1-2"])
-    made = config.make(ParityConfig, {"max_steps": 7, "bits": 5}, config.given(options, ParityConfig))
+    made = flags.make(ParityConfig, {"max_steps": 7, "bits": 5}, flags.given(options, ParityConfig))
     assert (made.max_steps, made.bits, made.epsilon, made.train_ones) == (3, 5, None, (1, 2))
     assert made.batch_size == 128
 
 
 def test_the_paper_preset_has_the_papers_numbers():
-    made = config.make(ParityConfig, Parity.PRESETS["paper"], {})
+    made = flags.make(ParityConfig, Parity.PRESETS["paper"], {})
     wanted = {"bits": 64, "hidden": 128, "optimiser": "adam", "learning_rate": 3e-4, "decay": "constant", "beta": 0.01}
     wanted |= {"batch_size": 128, "max_steps": 20, "lambda_p": 0.2, "positions": "shuffled", "epsilon": None}
     assert {name: getattr(made, name) for name in wanted} == wanted
@@ -147,21 +147,21 @@ def test_the_paper_preset_has_the_papers_numbers():
     ids=str,
 )
 def test_wrong_json_is_refused(change: dict, words: str):
-    values = config.to_json(ParityConfig()) | change
+    values = flags.to_json(ParityConfig()) | change
     with pytest.raises(Refused, match=f"config.json.*{words}"):
-        config.from_json(ParityConfig, values, "config.json")
+        flags.from_json(ParityConfig, values, "config.json")
 
 
 def test_a_field_that_was_added_later_has_its_default():
-    values = config.to_json(ParityConfig(seed=5))
+    values = flags.to_json(ParityConfig(seed=5))
     del values["bias_scale"]
-    assert config.from_json(ParityConfig, values, "config.json") == ParityConfig(seed=5)
+    assert flags.from_json(ParityConfig, values, "config.json") == ParityConfig(seed=5)
 
 
 def test_choices_show_their_words():
     assert str(Choice(("a", "b"))) == "a, b"
-    assert config.show((1, 48)) == "1-48"
-    assert config.show(None) == "off"
+    assert flags.show((1, 48)) == "1-48"
+    assert flags.show(None) == "off"
 
 
 def test_a_held_rate_falls_as_a_short_run_would():

@@ -139,7 +139,7 @@ def test_an_example_is_right_if_all_its_answers_are():
 def test_every_task_gives_what_its_contract_names(name: str):
     task = registry.task_class(name)
     assert name == task.NAME and set(task.EVALUATION_FLAGS) | set(task.FILES) <= set(task.Config.__dataclass_fields__)
-    made = task(config.make(task.Config, task.PRESETS["smoke"], {}))
+    made = task(flags.make(task.Config, task.PRESETS["smoke"], {}))
     network = made.network()
     assert from_json(json.loads(json.dumps(network.to_json()))) == network
     assert {k: x.shape for k, x in made.initial_parameters().items()} == network.model.shapes()
@@ -157,9 +157,9 @@ def test_settings_that_were_written_before_priors_had_names_are_read_as_they_wer
     for path in found:
         content = json.loads(path.read_text(encoding="utf-8"))
         task = registry.task_class(content["task"])
-        again = config.to_json(config.from_json(task.Config, content["config"], str(path)))
+        again = flags.to_json(flags.from_json(task.Config, content["config"], str(path)))
         assert content["config"].items() <= again.items()
         assert again.get("prior") == "geometric"
-    values = config.to_json(ParityConfig(seed=3))
+    values = flags.to_json(ParityConfig(seed=3))
     del values["prior"]
-    assert config.from_json(ParityConfig, values, "here") == ParityConfig(seed=3)
+    assert flags.from_json(ParityConfig, values, "here") == ParityConfig(seed=3)
