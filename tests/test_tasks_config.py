@@ -12,6 +12,7 @@ from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.settings import Optimiser
 from ponder_ref.runtime.train import learning_rates
 from ponder_ref.runtime.values import Choice, Integer, Number, Span, Text, Values
+from tasks import flags
 from tasks.command import parser
 from tasks.parity import Parity, ParityConfig
 from tasks.parity.__main__ import main

@@ -16,7 +16,7 @@ from ponder_ref.base import Predicted
 from ponder_ref.runtime.checkpoint import newest
 from ponder_ref.runtime.network import from_json
 from ponder_ref.runtime.settings import Halting
-from tasks import registry
+from tasks import flags, registry
 from tasks.metrics import Exits, Tally, score_answers
 from tasks.parity import ParityConfig
 from tasks.runs import read_records
