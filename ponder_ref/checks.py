@@ -4,7 +4,7 @@ The functions look at `.shape` and `.dtype` only, so they serve NumPy, torch and
 Only `check_distribution` looks at values: a module's own prior, once, when the module is made and they are there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -46,6 +46,11 @@ def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise SettingError(name, f"must be one of {', '.join(choices)}, got {quoted(value)}")
 
 
+def check_word(name: str, value: Any) -> None:
+    if not (isinstance(value, str) and value.isprintable() and value.split() == [value]):
+        raise SettingError(name, f"must be a word, got {quoted(value)}")
+
+
 def check_array(name: str, x: Any) -> None:
     """A backend array is anything with a shape and a dtype; a list or a bare number is not."""
     if not (hasattr(x, "shape") and hasattr(x, "dtype")):
@@ -82,6 +87,15 @@ def check_steps_first(name: str, x: Any) -> None:
 def check_shape(name: str, x: Any, shape: tuple[int, ...], of: str) -> None:
     if tuple(x.shape) != tuple(shape):
         raise ValueError(f"{name} must have the shape {tuple(shape)} of {of}, got {tuple(x.shape)}")
+
+
+def check_arrays(of: str, arrays: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Names and shapes of arrays are those of something, no more and no fewer."""
+    missing, unknown = sorted(set(shapes) - set(arrays)), sorted(set(arrays) - set(shapes))
+    if missing or unknown:
+        raise ValueError(f"the arrays must have the names of {of}: missing {missing}, unknown {unknown}")
+    for name, shape in shapes.items():
+        check_shape(name, arrays[name], shape, of)
 
 
 def check_lengths(lengths: Any, batch: tuple[int, ...]) -> None:
@@ -207,7 +221,6 @@ def check_classes(y_hat: Any, targets: Any) -> None:
 
 
 METHODS = ("ponder", "act", "repeat", "once")
-TRAINED_METHODS = (*METHODS, "ut-act")  # the Universal Transformer's own ACT, which is for that model alone (M9)
 
 
 def check_pondering(max_steps, method, min_steps, epsilon, remainder, act_epsilon, methods=METHODS) -> None:

@@ -11,6 +11,7 @@ from ponder_ref.exits import own_exit
 from ponder_ref.infer import predict
 from ponder_ref.models import step_of
 from ponder_ref.pondering import ponder
+from ponder_ref.runtime.module import own_methods
 from ponder_ref.runtime.settings import Halting
 
 
@@ -21,8 +22,7 @@ class PonderNet:
     """
 
     def __init__(self, step: Any, halting: Halting):
-        methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
-        checks.check_choice("method", halting.method, methods)
+        checks.check_choice("method", halting.method, (*checks.METHODS, *own_methods(step)))
         self.step, self.halting, self.method, self.max_steps = step, halting, halting.method, halting.max_steps
         self.epsilon, self.min_steps, self.remainder = halting.epsilon, halting.min_steps, halting.remainder
 
@@ -50,13 +50,9 @@ def load(path: str | Path) -> PonderNet:
 
     ValueError if there is none, if it is damaged, or if it is somebody's own, which only its framework can run.
     """
-    from ponder_ref.runtime.errors import Refused  # what reads files needs msgspec and safetensors
-    from ponder_ref.runtime.saved import read_saved
+    from ponder_ref.runtime.saved import read_saved  # what reads files needs msgspec and safetensors
 
-    try:
-        saved = read_saved(path)
-    except Refused as error:
-        raise ValueError(str(error)) from None
+    saved = read_saved(path)
     if saved.network.is_own:
         raise ValueError(f"{saved.path} is a network of somebody's own ({saved.network.model.name}), not of the paper")
     params = {name: np.asarray(x, np.float64) for name, x in saved.params.items()}

@@ -137,7 +137,7 @@ def test_another_chunk_compiles_nothing():
 def test_what_does_not_fit_gets_a_sentence():
     trainer = Trainer(make_net(), Optimiser(), output="binary")
     arrays = trainer.dump(trainer.init())
-    with pytest.raises(ValueError, match=r"missing \['step.drop.rngs.count'\]"):
+    with pytest.raises(ValueError, match=r"missing \['rest.step.drop.rngs.count'\]"):
         trainer.load({name: x for name, x in arrays.items() if name != "rest.step.drop.rngs.count"})
     with pytest.raises(ValueError, match=r"step\.head\.kernel"):
         trainer.load({**arrays, "params.step.head.kernel": np.zeros((1, 1))})

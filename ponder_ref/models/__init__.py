@@ -43,13 +43,7 @@ class Model(Protocol):
 
 def check_parameters(model: Model, params: Mapping[str, Any]) -> None:
     """Names and shapes are the model's, no more and no fewer."""
-    wanted = model.shapes()
-    if set(params) != set(wanted):
-        missing, unknown = sorted(set(wanted) - set(params)), sorted(set(params) - set(wanted))
-        raise ValueError(f"params must have the names of the model: missing {missing}, unknown {unknown}")
-    for name, shape in wanted.items():
-        if tuple(params[name].shape) != shape:
-            raise ValueError(f"params[{name!r}] must have the shape {shape}, got {tuple(params[name].shape)}")
+    checks.check_arrays("the model", params, model.shapes())
 
 
 def kinds() -> tuple[str, ...]:

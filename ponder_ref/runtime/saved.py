@@ -4,7 +4,7 @@ All are safetensors files with a JSON description (`ponder_ref.runtime.checkpoin
 file names code to import.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,9 +43,13 @@ def find_file(path: Path) -> Path:
 
 
 def read_saved(path: str | Path) -> Saved:
-    """The network at a path: a run's folder, a saved or shipped folder, or a file of one."""
-    file = find_file(Path(path))
-    found = checkpoint.read(file, checkpoint.FORMAT, checkpoint.PARAMETERS)
+    """The network at a path: a run's folder, a saved or shipped folder, or a file of one. ValueError if there is none,
+    or it is damaged."""
+    try:
+        file = find_file(Path(path))
+        found = checkpoint.read(file, checkpoint.FORMAT, checkpoint.PARAMETERS)
+    except Refused as error:
+        raise ValueError(str(error)) from None
     params = checkpoint.parameters(found.arrays)
     rest = {name.removeprefix(REST): x for name, x in found.arrays.items() if name.startswith(REST)}
     try:
@@ -53,7 +57,7 @@ def read_saved(path: str | Path) -> Saved:
         if not described.is_own:
             check_parameters(described.model, params)
     except ValueError as error:
-        raise Refused(f"{file}: {error}") from None
+        raise ValueError(f"{file}: {error}") from None
     return Saved(described, params, rest, file)
 
 
@@ -65,11 +69,26 @@ def network_of(about: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) 
 
 
 def write_saved(folder: str | Path, described: Network, params: Mapping[str, Any], rest: Mapping[str, Any]) -> Path:
-    """Writes a network into a folder; what is there of an earlier one is replaced whole."""
+    """Writes a network into a folder; what is there of an earlier one is replaced whole. ValueError if it cannot."""
     arrays = {f"{checkpoint.PREFIX}{name}": x for name, x in params.items()}
     arrays |= {f"{REST}{name}": x for name, x in rest.items()}
     content = checkpoint.Checkpoint(arrays, {"spec": SPEC_VERSION, "network": described.to_json()})
-    make_folder(Path(folder))
     path = Path(folder) / MODEL
-    write_whole(path, checkpoint.to_bytes(content, checkpoint.PARAMETERS))
+    try:
+        make_folder(path.parent)
+        write_whole(path, checkpoint.to_bytes(content, checkpoint.PARAMETERS))
+    except Refused as error:
+        raise ValueError(str(error)) from None
     return path
+
+
+def load_net(path: str | Path, build: Callable | None, net_of: Callable, put_variables: Callable) -> Any:
+    """The PonderNet of a backend at a path, in evaluation mode; ValueError if there is none or it does not fit."""
+    saved = read_saved(path)
+    net = net_of(saved.network, build)
+    try:
+        put_variables(net, saved.params, saved.rest)
+    except ValueError as error:
+        raise ValueError(f"{saved.path} does not fit the network: {error}") from None
+    net.eval()
+    return net

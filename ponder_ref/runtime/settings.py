@@ -15,7 +15,7 @@ OPTIMISERS, DECAYS = ("adam", "muon"), ("constant", "linear", "cosine", "polynom
 
 @dataclass(frozen=True)
 class Halting:
-    """How a network ponders: PonderNet, or one of the baselines (M1 to M4; "ut-act" of M9), and its price.
+    """How a network ponders: PonderNet, a baseline (M1 to M4) or a method of the step network's own, and its price.
 
     The fields are the arguments of `PonderNet` of the same names: `PonderNet(step, **asdict(halting))`.
     """
@@ -60,8 +60,9 @@ class Halting:
     def __post_init__(self) -> None:
         min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
         object.__setattr__(self, "min_steps", min_steps)  # PonderNet takes no more than max_steps
+        checks.check_word("method", self.method)  # which there are, the step network says as well
         limits = (self.epsilon, self.remainder, self.act_epsilon)
-        checks.check_pondering(self.max_steps, self.method, min_steps, *limits, checks.TRAINED_METHODS)
+        checks.check_pondering(self.max_steps, self.method, min_steps, *limits, (self.method,))
         checks.check_choice("prior", self.prior, tuple(PRIORS))
         checks.check_prices(self.lambda_p, self.beta, self.tau)
 

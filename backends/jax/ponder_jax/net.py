@@ -1,29 +1,45 @@
 """PonderNet as a Flax NNX module: wraps any step network (spec M1 to M7; paper §2)."""
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.core import Tracer
+from jax.tree_util import GetAttrKey
 
+from ponder_jax import pondering
 from ponder_jax.infer import predict
-from ponder_jax.pondering import Shared, halt_rule, ponder, pondered, training_loss
+from ponder_jax.pondering import Shared
 from ponder_jax.priors import named_log_prior
-from ponder_ref import checks, models
-from ponder_ref.base import Pondered, PonderLoss, Predicted
+from ponder_ref import checks
+from ponder_ref.base import Pondered, Predicted
 from ponder_ref.exits import own_exit
-from ponder_ref.runtime.network import Network, Own, from_json
-from ponder_ref.runtime.settings import Halting
+from ponder_ref.runtime.module import AS_BUILT, PonderModule
 
-_AS_BUILT: Any = object()  # an argument not given: the module's own value
+Arrays = dict[str, jax.Array]
 
 
-class PonderNet(nnx.Module):
+def is_key(x: jax.Array) -> bool:
+    return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
+def as_array(x: jax.Array) -> np.ndarray:
+    """A variable's array; of random keys their data."""
+    return np.array(jax.random.key_data(x) if is_key(x) else x, order="C")
+
+
+def as_variable(array: np.ndarray, like: jax.Array, dtype: str | None = None) -> jax.Array:
+    """The array as a variable's: random keys of their data, floats in a dtype if one is given."""
+    if is_key(like):
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
+    return jnp.asarray(array, dtype if jnp.issubdtype(array.dtype, jnp.floating) else None)
+
+
+class PonderNet(PonderModule, nnx.Module):
     """Lets a step network decide, for each example, how many steps to compute.
 
     Args:
@@ -51,6 +67,9 @@ class PonderNet(nnx.Module):
     ((3, 2), True)
     """
 
+    maths = pondering
+    named_log_prior, as_array = staticmethod(named_log_prior), staticmethod(as_array)
+
     def __init__(
         self,
         step: Callable,
@@ -70,70 +89,29 @@ class PonderNet(nnx.Module):
         tau: float = 0.001,
         act_epsilon: float = 0.01,
     ):
-        self._starts_itself = initial_state is None and encoder is None and hasattr(step, "initial_state")
-        checks.check_start(step.initial_state if self._starts_itself else initial_state, encoder, project)  # type: ignore
-        given = {"step": step, "initial_state": initial_state, "encoder": encoder, "project": project}
-        for name, function in given.items():
+        start = initial_state, encoder, project
+        for name, function in zip(("step", "initial_state", "encoder", "project"), (step, *start), strict=True):
             _check_closure(name, function)
-        checks.check_count("max_steps", max_steps, 1)
-        self.min_steps = min(2, max_steps) if min_steps is None else min_steps
-        methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
-        checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
-        checks.check_prices(lambda_p, beta, tau)
-        if log_prior is None:
-            named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
-        self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
-        self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
-        self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
-        self._described: str | None = None
-        if log_prior is not None:
-            checks.check_floating("log_prior", log_prior)
-            checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
-            if not isinstance(log_prior, Tracer):
-                checks.check_distribution("log_prior", np.asarray(log_prior, np.float64), checks.dtype_name(log_prior))
+        numbers = prior, lambda_p, beta, epsilon, min_steps, remainder, tau, act_epsilon
+        self._build(step, start, max_steps, method, *numbers)
+        known = log_prior is not None and not isinstance(log_prior, Tracer)
+        self._check_log_prior(log_prior, np.asarray(log_prior, np.float64) if known else None)
         self.log_prior = nnx.Variable(log_prior) if log_prior is not None else None
 
-    def __call__(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
+    def __call__(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = AS_BUILT) -> Pondered:
         """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation.
 
         By the step's own fast unroll where it has one; else step by step.
         """
-        steps = self.max_steps if max_steps is None else max_steps
-        return self._ponder(x, steps, self.method, self.epsilon if epsilon is _AS_BUILT else epsilon)
+        return self._ponder(x, max_steps, self.method, epsilon)
 
-    def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
-        """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
-        own = self.method in getattr(self.step, "OWN_METHODS", ())
-        return self._ponder(x, max_steps or self.max_steps, self.method if own else "repeat", None)
-
-    def _ponder(self, x: Any, steps: int, method: str, epsilon: float | None) -> Pondered:
-        limits = {"min_steps": min(self.min_steps, steps), "epsilon": epsilon, "act_epsilon": self.act_epsilon}
-        step: Any = self.step
-        unrolls = self._starts_itself and self.project is None
-        if unrolls and method in getattr(step, "OWN_METHODS", ()):
-            checks.check_count("max_steps", steps, 1)
-            return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
-        if unrolls and hasattr(step, "unroll"):
-            checks.check_pondering(steps, method, remainder=self.remainder, **limits)
-            rule = halt_rule(method, **limits)
-            found = step.unroll(x, 1 if method == "once" else steps, rule)
-            if found is not None:
-                y_hat, z, state, lengths = found
-                return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
+    def _step_by_step(self, x: Any, **options: Any) -> Pondered:
         x, state = self.start(x)
-        pure, changing, put_back = _as_function(step)
-        given = x, (state, Shared(changing))
-        out = ponder(pure, *given, max_steps=steps, method=method, remainder=self.remainder, **limits)
+        pure, changing, put_back = _as_function(self.step)
+        out = pondering.ponder(pure, x, (state, Shared(changing)), **options)
         state, shared = out.state
         put_back(shared.tree)
         return out._replace(state=state)
-
-    def start(self, x: Any) -> tuple[Any, Any]:
-        """What the step sees of an input (None after an encoder), and h₀."""
-        starts: Any = self.step if self._starts_itself else self
-        project = getattr(starts, "project", None) if self.project is None else self.project
-        x = x if project is None else project(x)
-        return (None, self.encoder(x)) if self.encoder is not None else (x, starts.initial_state(x))
 
     def functions(self) -> tuple["Method", "Method"]:
         """`start` and `step` as trees, for compiled code that is to take the module's variables as arguments."""
@@ -155,59 +133,25 @@ class PonderNet(nnx.Module):
         start, step = self.functions()
         return predict(step, *_started(start, x), **{**own, **options})
 
-    def log_prior_over(self, steps: int, like: jax.Array) -> jax.Array:
-        """The log-prior over 1..max_steps, or over `steps` if there are more of them."""
-        if self.log_prior is not None:
-            if steps > self.max_steps:
-                raise ValueError(f"log_prior has {self.max_steps} steps, fewer than the {steps} that were run")
-            return self.log_prior[...]
-        dtype = "float64" if like.dtype == "float64" else "float32"
-        return named_log_prior(self.prior, self.lambda_p, max(steps, self.max_steps), dtype=dtype)
+    def variables(self) -> tuple[Arrays, Arrays]:
+        """Parameters, and the other variables (running statistics, random keys), by name."""
+        _, *parts = self.take_apart()
+        params, rest = (dict(zip(self.names_of(part), jax.tree.leaves(part), strict=True)) for part in parts)
+        return params, rest
 
-    @property
-    def halting(self) -> Halting:
-        """How it ponders, as plain values."""
-        return Halting(**{each.name: getattr(self, each.name) for each in fields(Halting)})
+    def take_apart(self) -> tuple[Any, Any, Any]:
+        """The structure of the net, its parameters, and its other variables; what it has sown is left out."""
+        graph, params, _, rest = nnx.split(self, nnx.Param, nnx.Intermediate, ...)
+        return graph, params, rest
 
-    @property
-    def settings(self) -> Any:
-        """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
-        settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        return settings if getattr(settings, "kind", None) in models.kinds() else None
-
-    @property
-    def network(self) -> Network:
-        """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
-        if self.settings is not None:
-            return Network(self.settings, self.halting)
-        if self._described is not None:
-            return Network(from_json(json.loads(self._described)).model, self.halting)
-        return Network(Own(type(self.step).__qualname__, "", [], 1, "binary"), self.halting)
-
-    def describe(self, network: Network) -> None:
-        """Notes what a network of somebody's own was built for, so that `save` can write it down."""
-        self._described = json.dumps(network.to_json())  # a text, as what a compiler knows must have a hash
-
-    def save(self, folder: str | Path) -> Path:
-        """Writes the network into a folder, from which `load` of any backend reads it; the file's path."""
-        from ponder_jax.load import save
-
-        return save(self, folder)
-
-    def loss(
-        self, out: Pondered, targets: jax.Array, criterion: Callable, *, weights: jax.Array | None = None
-    ) -> PonderLoss:
-        """The training loss and its parts (M6).
-
-        Args:
-          out: what calling the module gave.
-          targets: `[...batch, ...]`, or a tree of such arrays.
-          criterion: any loss of a prediction and a target, one value per example (not averaged over the batch).
-          weights: `[...batch]`; padding has weight 0 and no influence, whatever its predictions and targets are.
-        """
-        prior = self.log_prior_over(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
-        prices = {"beta": self.beta, "tau": self.tau}
-        return training_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
+    def names_of(self, state: Any) -> list[str]:
+        """The names of a state's arrays in the order of its leaves: paths, of a network of the paper below its step."""
+        names = []
+        for path, _ in jax.tree.leaves_with_path(state):
+            keys = [key for key in path if not isinstance(key, GetAttrKey)]
+            parts = [str(getattr(key, "key", getattr(key, "idx", ""))) for key in keys]
+            names.append(".".join(parts[1:] if self.settings is not None and parts[0] == "step" else parts))
+        return names
 
 
 @jax.tree_util.register_dataclass

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,16 +12,15 @@ from flax import nnx
 from ponder_jax.act import act_output
 from ponder_jax.criteria import binary_cross_entropy, cross_entropy
 from ponder_jax.halting import expected_steps
-from ponder_jax.load import Arrays, check_arrays, from_numpy, names_of, take_apart, to_numpy, variables
 from ponder_jax.losses import weighted_mean
 from ponder_jax.models import net_of
-from ponder_jax.net import PonderNet
+from ponder_jax.net import Arrays, PonderNet, as_array, as_variable
 from ponder_jax.optim import adam_update, clip_by_global_norm, global_norm, muon_update
 from ponder_ref import checks
 from ponder_ref.base import Batch, Pondered, Predicted
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.settings import Optimiser
-from ponder_ref.runtime.train import REST, flatten_state, learning_rates, split_state
+from ponder_ref.runtime.train import TrainState, flatten_state, learning_rates, split_state
 
 
 def make_trainer(
@@ -44,16 +43,6 @@ def make_trainer(
         jax.config.update("jax_enable_x64", True)
     net = net_of(network, build)
     return Trainer(net, optimiser, output=network.model.output, dtype=dtype, threads=threads)
-
-
-class TrainState(NamedTuple):
-    """Parameters, moments and other variables by name, and the number of updates made."""
-
-    params: Arrays
-    m: Arrays
-    v: Arrays
-    rest: Arrays
-    update: int
 
 
 def is_correct(output: str, y_hat: jax.Array, targets: jax.Array) -> jax.Array:
@@ -119,8 +108,8 @@ class Trainer:
         self.optimiser, self.output, self.dtype = optimiser, output, dtype
         self.by_muon = muon_names(net) if optimiser.optimiser == "muon" else ()
         self.net.train()
-        self._graph, *parts = take_apart(self.net)
-        self._names = [names_of(self.net, part) for part in parts]
+        self._graph, *parts = self.net.take_apart()
+        self._names = [self.net.names_of(part) for part in parts]
         self._trees = [jax.tree.structure(part) for part in parts]
         self._criterion = binary_cross_entropy if output == "binary" else cross_entropy
         self.net.eval()
@@ -129,32 +118,28 @@ class Trainer:
 
     def init(self, params: Mapping[str, np.ndarray] | None = None) -> TrainState:
         """The state before the first update; None leaves the network the parameters that it was built with."""
-        own, rest = variables(self.net)
+        own, rest = self.net.variables()
         if params is not None:
-            check_arrays(own, params)
+            checks.check_arrays("the network", params, {name: x.shape for name, x in own.items()})
         arrays = {name: jnp.asarray(own[name] if params is None else params[name], self.dtype) for name in own}
         m = {name: jnp.zeros_like(x) for name, x in arrays.items()}
         v = {name: jnp.zeros_like(x) for name, x in arrays.items() if name not in self.by_muon}
-        rest = {name: from_numpy(to_numpy(x), x, self.dtype) for name, x in rest.items()}
+        rest = {name: as_variable(as_array(x), x, self.dtype) for name, x in rest.items()}
         return TrainState(arrays, m, v, rest, 0)
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> TrainState:
         """The state that `dump` gave, on any backend for a network of the paper."""
-        own, others = variables(self.net)
-        rest = {name.removeprefix(REST): x for name, x in arrays.items() if name.startswith(REST)}
-        check_arrays(others, rest)
-        shapes = {name: x.shape for name, x in own.items()}
-        trained = {name: x for name, x in arrays.items() if not name.startswith(REST)}
-        *parts, update = split_state(trained, shapes, self.by_muon)
-        params, m, v = ({name: jnp.array(x, self.dtype) for name, x in part.items()} for part in parts)
-        rest = {name: from_numpy(x, others[name], self.dtype) for name, x in rest.items()}
-        return TrainState(params, m, v, rest, update)
+        kinds = self.net.variables()
+        shapes = ({name: as_array(x).shape for name, x in part.items()} for part in kinds)
+        *parts, update = split_state(arrays, *shapes, by_muon=self.by_muon)
+        like = {name: x for part in kinds for name, x in part.items()}
+        held = ({name: as_variable(x, like[name], self.dtype) for name, x in part.items()} for part in parts)
+        return TrainState(*held, update=update)
 
     def dump(self, state: TrainState) -> dict[str, np.ndarray]:
         """The state by name, as copies in C order."""
-        arrays = flatten_state(state.params, state.m, state.v, state.update)
-        arrays |= {f"{REST}{name}": to_numpy(x) for name, x in state.rest.items()}
-        return {name: np.array(x, order="C") for name, x in arrays.items()}
+        arrays = flatten_state(state.params, state.m, state.v, state.update, state.rest)
+        return {name: as_array(x) for name, x in arrays.items()}
 
     def train_steps(self, state: TrainState, chunk: Batch) -> tuple[TrainState, dict[str, np.ndarray]]:
         """K updates, one for each entry of the chunk's first axis; metrics `[K]` by name."""
@@ -196,7 +181,7 @@ class Trainer:
         out = net(inputs)
         parts = net.loss(out, targets, self._criterion, weights=weights)
         measured = measure(net, self.output, out, targets, weights)
-        changed = variables(net)[1]
+        changed = net.variables()[1]
         metrics = {"loss": parts.loss, "loss_rec": parts.loss_rec, "loss_reg": parts.loss_reg, **measured}
         return parts.loss, (metrics, {name: changed[name] for name in rest})
 

@@ -1,28 +1,24 @@
 """PonderNet as a torch module: wraps any step network (spec M1 to M7; paper §2)."""
 
 from collections.abc import Callable
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from ponder_ref import checks, models
-from ponder_ref.base import Pondered, PonderLoss, Predicted
+from ponder_ref.base import Pondered, Predicted
 from ponder_ref.exits import own_exit
-from ponder_ref.runtime.network import Network, Own
-from ponder_ref.runtime.settings import Halting
+from ponder_ref.runtime.module import AS_BUILT, PonderModule
+from ponder_torch import pondering
 from ponder_torch.arrays import to_numpy
 from ponder_torch.infer import predict
-from ponder_torch.pondering import halt_rule, ponder, pondered, training_loss
 from ponder_torch.priors import named_log_prior
 
-_AS_BUILT: Any = object()  # an argument not given: the module's own value
+Tensors = dict[str, torch.Tensor]
 
 
-class PonderNet(nn.Module):
+class PonderNet(PonderModule, nn.Module):
     """Lets a step network decide, for each example, how many steps to compute.
 
     Args:
@@ -48,6 +44,9 @@ class PonderNet(nn.Module):
     ((3, 2), True)
     """
 
+    maths = pondering
+    named_log_prior, as_array = staticmethod(named_log_prior), staticmethod(to_numpy)
+
     def __init__(
         self,
         step: Callable,
@@ -68,63 +67,22 @@ class PonderNet(nn.Module):
         act_epsilon: float = 0.01,
     ):
         super().__init__()
-        self._starts_itself = initial_state is None and encoder is None and hasattr(step, "initial_state")
-        checks.check_start(step.initial_state if self._starts_itself else initial_state, encoder, project)  # type: ignore
-        checks.check_count("max_steps", max_steps, 1)
-        self.min_steps = min(2, max_steps) if min_steps is None else min_steps
-        methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
-        checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
-        checks.check_prices(lambda_p, beta, tau)
-        named_log_prior(prior, lambda_p, max_steps)  # complains of what it is not for
-        self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
-        self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
-        self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
-        self._described: Network | None = None
-        if log_prior is not None:
-            checks.check_floating("log_prior", log_prior)
-            checks.check_shape("log_prior", log_prior, (max_steps,), "max_steps")
-            values = _values(log_prior)
-            if values is not None:
-                checks.check_distribution("log_prior", values, checks.dtype_name(log_prior))
+        start = initial_state, encoder, project
+        numbers = prior, lambda_p, beta, epsilon, min_steps, remainder, tau, act_epsilon
+        self._build(step, start, max_steps, method, *numbers)
+        self._check_log_prior(log_prior, None if log_prior is None else _values(log_prior))
         self.log_prior: torch.Tensor | None
         self.register_buffer("log_prior", log_prior, persistent=False)
 
-    def forward(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
+    def forward(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = AS_BUILT) -> Pondered:
         """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation.
 
         By the step's own fast unroll where it has one; else step by step.
         """
-        steps = self.max_steps if max_steps is None else max_steps
-        return self._ponder(x, steps, self.method, self.epsilon if epsilon is _AS_BUILT else epsilon)
+        return self._ponder(x, max_steps, self.method, epsilon)
 
-    def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
-        """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
-        own = self.method in getattr(self.step, "OWN_METHODS", ())
-        return self._ponder(x, max_steps or self.max_steps, self.method if own else "repeat", None)
-
-    def _ponder(self, x: Any, steps: int, method: str, epsilon: float | None) -> Pondered:
-        limits = {"min_steps": min(self.min_steps, steps), "epsilon": epsilon, "act_epsilon": self.act_epsilon}
-        step: Any = self.step
-        unrolls = self._starts_itself and self.project is None
-        if unrolls and method in getattr(step, "OWN_METHODS", ()):
-            checks.check_count("max_steps", steps, 1)
-            return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
-        if unrolls and hasattr(step, "unroll"):
-            checks.check_pondering(steps, method, remainder=self.remainder, **limits)
-            rule = halt_rule(method, **limits)
-            found = step.unroll(x, 1 if method == "once" else steps, rule)
-            if found is not None:
-                y_hat, z, state, lengths = found
-                return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
-        start = self.start(x)
-        return ponder(step, *start, max_steps=steps, method=method, remainder=self.remainder, **limits)
-
-    def start(self, x: Any) -> tuple[Any, Any]:
-        """What the step sees of an input (None after an encoder), and h₀."""
-        starts: Any = self.step if self._starts_itself else self
-        project = getattr(starts, "project", None) if self.project is None else self.project
-        x = x if project is None else project(x)
-        return (None, self.encoder(x)) if self.encoder is not None else (x, starts.initial_state(x))
+    def _step_by_step(self, x: Any, **options: Any) -> Pondered:
+        return pondering.ponder(self.step, *self.start(x), **options)
 
     @torch.no_grad()
     def predict(self, x: Any, *, max_steps: int | None = None, policy: str | None = None, **options: Any) -> Predicted:
@@ -142,59 +100,13 @@ class PonderNet(nn.Module):
         return predict(self.step, *self.start(x), **{**own, **options})
 
     def log_prior_over(self, steps: int, like: torch.Tensor) -> torch.Tensor:
-        """The log-prior over 1..max_steps, or over `steps` if there are more of them."""
-        if self.log_prior is not None:
-            if steps > self.max_steps:
-                raise ValueError(f"log_prior has {self.max_steps} steps, fewer than the {steps} that were run")
-            return self.log_prior
-        dtype = "float64" if like.dtype == torch.float64 else "float32"
-        return named_log_prior(self.prior, self.lambda_p, max(steps, self.max_steps), dtype=dtype).to(like.device)
+        return super().log_prior_over(steps, like).to(like.device)
 
-    def loss(
-        self, out: Pondered, targets: torch.Tensor, criterion: Callable, *, weights: torch.Tensor | None = None
-    ) -> PonderLoss:
-        """The training loss and its parts (M6).
-
-        Args:
-          out: what calling the module gave.
-          targets: `[...batch, ...]`, or a tree of such tensors.
-          criterion: any loss of a prediction and a target, one value per example (not averaged over the batch).
-          weights: `[...batch]`; padding has weight 0 and no influence, whatever its predictions and targets are.
-        """
-        prior = self.log_prior_over(len(out.halt_logits), out.halt_logits) if self.method == "ponder" else None
-        prices = {"beta": self.beta, "tau": self.tau}
-        return training_loss(out, targets, criterion, log_prior=prior, weights=weights, **prices)
-
-    @property
-    def halting(self) -> Halting:
-        """How it ponders, as plain values."""
-        return Halting(**{each.name: getattr(self, each.name) for each in fields(Halting)})
-
-    @property
-    def settings(self) -> Any:
-        """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
-        settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        return settings if getattr(settings, "kind", None) in models.kinds() else None
-
-    @property
-    def network(self) -> Network:
-        """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
-        if self.settings is not None:
-            return Network(self.settings, self.halting)
-        own = (
-            Own(type(self.step).__qualname__, "", [], 1, "binary") if self._described is None else self._described.model
-        )
-        return Network(own, self.halting)
-
-    def describe(self, network: Network) -> None:
-        """Notes what a network of somebody's own was built for, so that `save` can write it down."""
-        self._described = network
-
-    def save(self, folder: str | Path) -> Path:
-        """Writes the network into a folder that `load` of any backend can read; the file's path."""
-        from ponder_torch.load import save
-
-        return save(self, folder)
+    def variables(self) -> tuple[Tensors, Tensors]:
+        """Parameters and buffers by name; what is tied counts once."""
+        module: nn.Module = self if self.settings is None else self.step
+        saved = module.state_dict(keep_vars=True)
+        return dict(module.named_parameters()), {name: x for name, x in module.named_buffers() if name in saved}
 
     def extra_repr(self) -> str:
         return (

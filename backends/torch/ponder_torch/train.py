@@ -14,19 +14,16 @@ from ponder_ref import checks
 from ponder_ref.base import AdamState, Batch, MuonState, Pondered, Predicted
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.settings import Optimiser
-from ponder_ref.runtime.train import REST, flatten_state, learning_rates, split_state
+from ponder_ref.runtime.train import TrainState, flatten_state, learning_rates, split_state
 from ponder_ref.trees import map_tree
 from ponder_torch.act import act_output
 from ponder_torch.arrays import to_numpy
 from ponder_torch.criteria import binary_cross_entropy, cross_entropy
 from ponder_torch.halting import expected_steps
-from ponder_torch.load import check_arrays, variables
 from ponder_torch.losses import weighted_mean
 from ponder_torch.models import net_of
-from ponder_torch.net import PonderNet
+from ponder_torch.net import PonderNet, Tensors
 from ponder_torch.optim import adam_update, clip_by_global_norm, global_norm, muon_update
-
-Tensors = dict[str, torch.Tensor]
 
 
 def make_trainer(
@@ -41,16 +38,6 @@ def make_trainer(
     net, model = net_of(network, build), network.model
     own = {"seed": model.seed} if network.is_own else {}
     return Trainer(net, optimiser, output=model.output, dtype=dtype, threads=threads, **own)
-
-
-class TrainState(NamedTuple):
-    """Parameters and moments by name, the other variables by name, and the number of updates made."""
-
-    params: Tensors
-    m: Tensors
-    v: Tensors
-    rest: Tensors
-    update: int
 
 
 class _Packed(NamedTuple):
@@ -137,7 +124,7 @@ class Trainer:
     def init(self, params: Mapping[str, np.ndarray] | None = None) -> TrainState:
         """The state before the first update; with None it has the parameters that the network was built with."""
         if params is not None:
-            check_arrays(self.params, params)
+            checks.check_arrays("the network", params, {name: x.shape for name, x in self.params.items()})
         held = self.first if params is None else {name: self._tensor(params[name]) for name in self.params}
         m = {name: torch.zeros_like(x) for name, x in held.items()}
         v = {name: torch.zeros_like(held[name]) for name in self.by_adam}
@@ -145,18 +132,13 @@ class Trainer:
 
     def load(self, arrays: Mapping[str, np.ndarray]) -> TrainState:
         """The state that `dump` gave, on whichever backend."""
-        rest = {name.removeprefix(REST): x for name, x in arrays.items() if name.startswith(REST)}
-        check_arrays(self.first_rest, rest)
-        shapes = {name: tuple(x.shape) for name, x in self.params.items()}
-        trained = {name: x for name, x in arrays.items() if not name.startswith(REST)}
-        *parts, update = split_state(trained, shapes, self.by_muon)
-        params, m, v, held = ({name: self._tensor(x) for name, x in part.items()} for part in (*parts, rest))
-        return TrainState(params, m, v, held, update)
+        shapes = ({name: tuple(x.shape) for name, x in part.items()} for part in (self.params, self.first_rest))
+        *parts, update = split_state(arrays, *shapes, by_muon=self.by_muon)
+        return TrainState(*(self._cast(part) for part in parts), update=update)
 
     def dump(self, state: TrainState) -> dict[str, np.ndarray]:
         """The state by name, as copies in C order."""
-        trained = flatten_state(state.params, state.m, state.v, state.update)
-        arrays = {**trained, **{f"{REST}{name}": x for name, x in state.rest.items()}}
+        arrays = flatten_state(state.params, state.m, state.v, state.update, state.rest)
         return {name: np.array(_plain(x), order="C") for name, x in arrays.items()}
 
     def train_steps(self, state: TrainState, chunk: Batch) -> tuple[TrainState, dict[str, np.ndarray]]:
@@ -289,7 +271,7 @@ class Trainer:
 
 def _parts(net: PonderNet) -> tuple[Tensors, Tensors]:
     """The parameters that are trained, and all other variables."""
-    params, rest = variables(net)
+    params, rest = net.variables()
     fixed = {name: x for name, x in params.items() if not x.requires_grad}
     return {name: x for name, x in params.items() if name not in fixed}, {**rest, **fixed}
 

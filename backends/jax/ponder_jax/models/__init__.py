@@ -5,7 +5,6 @@ names as paths. `PonderNet(Step(settings), ...)` ponders with it; it brings its 
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import reduce
 from importlib import import_module
 from typing import Any
@@ -17,6 +16,7 @@ from flax import nnx
 from ponder_jax.net import PonderNet
 from ponder_ref import checks
 from ponder_ref.models import Model, kinds
+from ponder_ref.runtime import module
 from ponder_ref.runtime.network import Network
 
 
@@ -54,16 +54,4 @@ def step_of(settings: Model) -> Any:
 
 def net_of(network: Network, build: Callable | None = None) -> PonderNet:
     """The PonderNet that is described; `build(problem) -> PonderNet` makes one of somebody's own."""
-    if not network.is_own:
-        if build is not None:
-            raise ValueError(f"build must not be given for a network of the paper, here {network.model.kind!r}")
-        return PonderNet(step_of(network.model), **asdict(network.halting))
-    if build is None:
-        raise ValueError(
-            f"build must be given, the function that makes this network ({network.model.name}): it is not of the paper"
-        )
-    net = build(network.model.problem(network.halting))
-    if not isinstance(net, PonderNet):
-        raise ValueError(f"build must return a PonderNet of ponder_jax, got {type(net).__name__}")
-    net.describe(network)
-    return net
+    return module.net_of(PonderNet, step_of, network, build)
