@@ -10,8 +10,7 @@ import train_transformer
 import transformer_checks
 
 from ponder_ref.base import SPEC_VERSION
-from ponder_ref.models._buckets import with_dropout
-from ponder_ref.models._pair_inputs import with_masks
+from ponder_ref.models._attention import with_masks
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.runtime import checkpoint
 from ponder_ref.runtime.network import Network
@@ -44,9 +43,9 @@ def inputs(name: str, *, dropout: bool = False) -> Any:
         return np.random.default_rng(0).normal(size=(9, 5)).astype(np.float32) * 2
     if model.kind == "transformer":
         given: dict[str, np.ndarray] = train_transformer.make_inputs(3)
-        return with_dropout(model, given, 5, 0, STEPS[name]) if dropout else given
-    given = train_pairs.make_inputs(3)
-    given["images"] = given["images"].astype(np.float32)
+    else:
+        given = train_pairs.make_inputs(3)
+        given["images"] = given["images"].astype(np.float32)
     return with_masks(model, given, 5, 0, STEPS[name]) if dropout else given
 
 

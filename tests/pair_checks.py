@@ -10,8 +10,7 @@ from nets import make_net, make_trainer
 from train_pairs import EXAMPLES, IMAGES, MAX_STEPS, MODEL, ROWS, XL, make_inputs
 
 import ponder_ref
-from ponder_ref.models._buckets import dropped_share
-from ponder_ref.models._pair_inputs import with_masks
+from ponder_ref.models._attention import dropped_share, with_masks
 from ponder_ref.models.pairs import PairTransformer
 from ponder_ref.runtime.settings import Halting, Optimiser
 

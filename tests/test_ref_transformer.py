@@ -9,7 +9,8 @@ from masks import unpack_bits
 from train_transformer import MODEL, make_inputs
 
 import ponder_ref
-from ponder_ref.models._buckets import bucket_lengths, bucket_words, dropout_bits, dropped_share, with_dropout
+from ponder_ref.models._attention import dropped_share, packed_masks, with_masks
+from ponder_ref.models._buckets import bucket_lengths
 from ponder_ref.models.transformer import Transformer
 
 
@@ -40,6 +41,12 @@ def test_every_row_has_influence():
     )
 
 
+def dropout_bits(model: Transformer, seed: int, update: int, *, length: int, count: int, steps: int) -> np.ndarray:
+    """The masks of a bucket."""
+    shape = (count, model.heads, length, length)
+    return packed_masks("attention.dropout", shape, rate=model.dropout, seed=seed, update=update, steps=steps)
+
+
 def test_dropout_bits_are_a_function_of_seed_update_step_and_length():
     model = Transformer(dropout=0.1, heads=8)
     given = {"length": 12, "count": 5, "steps": 3}
@@ -60,23 +67,13 @@ def test_dropout_bits_are_a_function_of_seed_update_step_and_length():
 
 
 def test_inputs_get_masks_for_every_bucket():
-    inputs = with_dropout(MODEL, make_inputs(0), 0, 0, 2)
+    inputs = with_masks(MODEL, make_inputs(0), 0, 0, 2)
     assert bucket_lengths(inputs) == (3, 9)
     assert {name: x.shape for name, x in inputs.items() if name.startswith("dropout")} == {
         "dropout.3": (2, 4, 2, 3, 1),
         "dropout.9": (2, 3, 2, 9, 2),
     }
-    assert set(with_dropout(Transformer(dropout=0.0), make_inputs(0), 0, 0, 2)) == {"words.3", "words.9"}
-
-
-def test_stories_stand_behind_their_padding():
-    words = bucket_words([[[1, 2], [3]], [[4]]], 3, 4)
-    assert words.tolist() == [
-        [[0] * 4, [1, 2, 0, 0], [3, 0, 0, 0]],
-        [[0] * 4, [0] * 4, [4, 0, 0, 0]],
-    ]
-    with pytest.raises(ValueError, match="at most 1 rows"):
-        bucket_words([[[1], [2]]], 1, 4)
+    assert set(with_masks(Transformer(dropout=0.0), make_inputs(0), 0, 0, 2)) == {"words.3", "words.9"}
 
 
 def test_the_paper_s_sizes():

@@ -10,7 +10,7 @@ import nets
 import numpy as np
 
 from ponder_ref.base import Batch
-from ponder_ref.models._pair_inputs import with_masks
+from ponder_ref.models._attention import with_masks
 from ponder_ref.models.pairs import PairTransformer
 from ponder_ref.runtime.settings import Halting, Optimiser
 

@@ -10,7 +10,7 @@ import nets
 import numpy as np
 
 from ponder_ref.base import Batch
-from ponder_ref.models._buckets import with_dropout
+from ponder_ref.models._attention import with_masks
 from ponder_ref.models.transformer import Transformer
 from ponder_ref.runtime.settings import Halting, Optimiser
 
@@ -54,7 +54,7 @@ def make_chunk(first: int, count: int, model: Transformer = MODEL) -> Batch:
     """The batches of `count` updates from `first` on. The target is the first word of the question."""
     made = [make_inputs(index) for index in range(first, first + count)]
     targets = [np.concatenate([words[:, -1, 0] for words in one.values()]) % MODEL.outputs for one in made]
-    made = [with_dropout(model, one, 7, first + k, MAX_STEPS) for k, one in enumerate(made)]
+    made = [with_masks(model, one, 7, first + k, MAX_STEPS) for k, one in enumerate(made)]
     weights = np.random.default_rng([first, 1]).random((count, sum(SHAPES.values())))
     inputs = {name: np.stack([one[name] for one in made]) for name in made[0]}
     return Batch(inputs, np.stack(targets).astype(np.int64), weights, None)

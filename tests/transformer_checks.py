@@ -10,7 +10,8 @@ from nets import make_trainer as trainer_of
 from train_transformer import MAX_STEPS, MODEL, make_chunk, make_inputs, make_trainer
 
 import ponder_ref
-from ponder_ref.models._buckets import bucket_lengths, dropped_share, with_dropout
+from ponder_ref.models._attention import dropped_share, with_masks
+from ponder_ref.models._buckets import bucket_lengths
 from ponder_ref.models._ut_act import ut_act
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.models.transformer import Transformer
@@ -53,7 +54,7 @@ def alone(model: Transformer, params: dict, words: np.ndarray, bits: np.ndarray 
 def check_against_the_reference(backend: Any, way: str, model: Transformer = MODEL) -> None:
     """Predictions, logits, Nᵢ and the question's state of a batch of buckets, with dropout, in float32."""
     options = WAYS[way]
-    params, inputs = parameters(model), with_dropout(model, make_inputs(3), 5, 0, MAX_STEPS)
+    params, inputs = parameters(model), with_masks(model, make_inputs(3), 5, 0, MAX_STEPS)
     given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
     out = make_net(f"ponder_{backend.NAME}", model, params, max_steps=MAX_STEPS, **options)(given)
     got = [backend.to_numpy(x) for x in (out.y_hat, out.halt_logits, out.lengths, out.state)]
@@ -75,7 +76,7 @@ def check_against_the_reference(backend: Any, way: str, model: Transformer = MOD
 def check_rows_that_halt(backend: Any) -> None:
     """ut-act: the answer, the cost and Nᵢ of every example against the reference, with dropout, in float32."""
     epsilon = 0.3
-    params, inputs = parameters(MODEL), with_dropout(MODEL, make_inputs(3), 5, 0, MAX_STEPS)
+    params, inputs = parameters(MODEL), with_masks(MODEL, make_inputs(3), 5, 0, MAX_STEPS)
     given = {name: backend.from_numpy(x, x.dtype.name) for name, x in inputs.items()}
     options = {"max_steps": MAX_STEPS, "method": "ut-act", "act_epsilon": epsilon}
     out = make_net(f"ponder_{backend.NAME}", MODEL, params, **options)(given)
@@ -121,7 +122,7 @@ def check_refusals(package: str) -> None:
     """Inputs that do not fit get a sentence that names them."""
     trainer = trainer_of(package, MODEL, Halting(max_steps=MAX_STEPS), Optimiser())
     state, good = trainer.init(MODEL.initial_parameters(0)), make_inputs(0)
-    bits = with_dropout(MODEL, good, 0, 0, MAX_STEPS - 1)
+    bits = with_masks(MODEL, good, 0, 0, MAX_STEPS - 1)
     for inputs, named in (
         ({}, "words.L"),
         ({**good, "words.3": good["words.3"][:, :2]}, "words.3"),

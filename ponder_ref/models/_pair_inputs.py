@@ -5,45 +5,11 @@ integers, the slots of images; in training with dropout also "dropout.encoder" `
 "dropout.decoder" `[steps, b, heads, 3, ⌈(M + 3)/8⌉]`, uint8. A chunk of K updates has K in front of every shape.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ponder_ref import checks
-from ponder_ref.models._buckets import by_update, packed_masks
 from ponder_ref.models.pairs import TOKENS, PairTransformer
-
-
-def mask_shapes(model: PairTransformer, examples: int, rows: int) -> dict[str, tuple[int, ...]]:
-    """The attention weights of a step, `[b, heads, queries, keys]`, by the name of their input."""
-    keys = rows * (2 if model.memory == "xl" else 1)
-    return {
-        "dropout.encoder": (examples, model.heads, rows, keys),
-        "dropout.decoder": (examples, model.heads, TOKENS, rows + TOKENS),
-    }
-
-
-def with_masks(
-    model: PairTransformer, inputs: Mapping[str, np.ndarray], seed: int, update: int, steps: int
-) -> dict[str, np.ndarray]:
-    """The inputs of one update with the masks of dropout; unchanged if the model has none."""
-    if model.dropout == 0:
-        return dict(inputs)
-    shapes = mask_shapes(model, *inputs["rows"].shape[:2])
-    masks = {
-        name: packed_masks(f"attention.{name}", shape, rate=model.dropout, seed=seed, update=update, steps=steps)
-        for name, shape in shapes.items()
-    }
-    return {**inputs, **masks}
-
-
-def chunk_masks(
-    model: PairTransformer, inputs: Mapping[str, np.ndarray], seed: int, updates: Sequence[int], steps: int
-) -> dict[str, np.ndarray]:
-    """`with_masks` for a chunk of updates."""
-    return by_update(partial(with_masks, model), inputs, seed, updates, steps) if model.dropout else dict(inputs)
 
 
 def check_inputs(model: PairTransformer, inputs: Any, steps: int) -> None:
@@ -64,7 +30,7 @@ def check_inputs(model: PairTransformer, inputs: Any, steps: int) -> None:
             raise ValueError(f"{name} must have the shape [{', '.join(map(str, wanted))}], got {shape}")
     if rows[1] < 2:
         raise ValueError(f"rows must have 2 pairs or more: no pair attends to itself, got {rows}")
-    for name, (*front, keys) in mask_shapes(model, *rows[:2]).items():
+    for name, (_, (*front, keys)) in model.mask_shapes(inputs).items():
         if name not in inputs:
             continue
         checks.check_array(name, inputs[name])

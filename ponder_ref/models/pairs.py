@@ -6,13 +6,14 @@ A batch is images `[..., S, width]`; rows `[..., M, 2]`, which images stand in e
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ponder_ref import checks
+from ponder_ref.models._attention import Attention
 from ponder_ref.models._init import draw_parameters
 from ponder_ref.models.transformer import layer_norm
 
@@ -26,7 +27,7 @@ SHARE = 0.5  # of what is found that is added to a token, about
 
 
 @dataclass(frozen=True)
-class PairTransformer:
+class PairTransformer(Attention):
     """The Transformer of M10, by default at the sizes of the paper's experiment on associative inference (app. D).
 
     Images have `width` numbers. `attention` is the width of all heads together, `transition` that of each of the
@@ -48,16 +49,8 @@ class PairTransformer:
     output: str = "classes"
 
     def __post_init__(self):
-        checks.check_choice("kind", self.kind, ("pairs",))
-        checks.check_choice("output", self.output, ("classes",))
+        self.check_sizes("pairs", "width", "embedding", "transition", "layers", "steps")
         checks.check_choice("memory", self.memory, ("none", "xl"))
-        for name in ("width", "embedding", "attention", "heads", "transition", "layers", "steps"):
-            checks.check_count(name, getattr(self, name), 1)
-        checks.check_count("outputs", self.outputs, 2)
-        if self.attention % self.heads:
-            said = f"must be a multiple of heads, got {self.attention} and {self.heads}"
-            raise checks.SettingError("attention", said)
-        checks.check_number("dropout", self.dropout, "[0, 1)")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters, in canonical order."""
@@ -114,11 +107,12 @@ class PairTransformer:
             params["output.w"] = np.concatenate([np.zeros_like(scores), scores])
         return params
 
-    def with_masks(self, inputs: Mapping[str, Any], seed: int, updates: Sequence[int], steps: int) -> dict[str, Any]:
-        """The inputs of these updates, K in front of every shape, with the bits that dropout leaves."""
-        from ponder_ref.models._pair_inputs import chunk_masks  # which imports this module
-
-        return chunk_masks(self, inputs, seed, updates, steps)
+    def mask_shapes(self, inputs: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Of the encoder and of the decoder."""
+        examples, rows = inputs["rows"].shape[:2]
+        own = {"encoder": (rows, rows * (2 if self.memory == "xl" else 1)), "decoder": (TOKENS, rows + TOKENS)}
+        shapes = {f"dropout.{name}": (examples, self.heads, *shape) for name, shape in own.items()}
+        return {name: (f"attention.{name}", shape) for name, shape in shapes.items()}
 
 
 SETTINGS = PairTransformer

@@ -5,14 +5,14 @@ zeros is padding and stands in front. What stands in the rows of padding of a re
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ponder_ref import checks
 from ponder_ref.base import ActHalting, Pondered
+from ponder_ref.models._attention import Attention
 from ponder_ref.models._init import draw_parameters
 
 SURE = 1e4  # a halting logit that leaves no doubt
@@ -22,7 +22,7 @@ EMBEDDINGS = {"embed.words": 0.5, "embed.mask": 1.0, "embed.positions": 0.5, "em
 
 
 @dataclass(frozen=True)
-class Transformer:
+class Transformer(Attention):
     """The Universal Transformer of M9, by default at the sizes of the paper's bAbI experiment (app. C).
 
     Words are 1..vocabulary, 0 is padding; an input has at most `sentences` sentences and a question, of at most
@@ -45,17 +45,8 @@ class Transformer:
     output: str = "classes"
 
     def __post_init__(self):
-        checks.check_choice("kind", self.kind, ("transformer",))
-        checks.check_choice("output", self.output, ("classes",))
-        for name in ("vocabulary", "tokens", "sentences", "embedding", "attention", "heads", "transition"):
-            checks.check_count(name, getattr(self, name), 1)
-        checks.check_count("outputs", self.outputs, 2)
-        checks.check_count("layers", self.layers, 1)
-        checks.check_count("steps", self.steps, 1)
-        if self.attention % self.heads:
-            said = f"must be a multiple of heads, got {self.attention} and {self.heads}"
-            raise checks.SettingError("attention", said)
-        checks.check_number("dropout", self.dropout, "[0, 1)")
+        counts = ("vocabulary", "tokens", "sentences", "embedding", "transition", "layers", "steps")
+        self.check_sizes("transformer", *counts)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters, in canonical order."""
@@ -96,14 +87,19 @@ class Transformer:
         """Parameters by canonical name, float64; the tables have deviations of their own."""
         return draw_parameters(self.shapes(), seed, EMBEDDINGS)
 
-    def with_masks(self, inputs: Mapping[str, Any], seed: int, updates: Sequence[int], steps: int) -> dict[str, Any]:
-        """The inputs of these updates, K in front of every shape, with the bits that dropout leaves."""
-        from ponder_ref.models._buckets import chunk_masks  # which imports this module
-
-        return chunk_masks(self, inputs, seed, updates, steps)
+    def mask_shapes(self, inputs: Mapping[str, Any]) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Of every bucket."""
+        counts = {length: len(inputs[f"words.{length}"]) for length in bucket_lengths(inputs)}
+        shapes = {length: (count, self.heads, length, length) for length, count in counts.items()}
+        return {f"dropout.{length}": ("attention.dropout", shape) for length, shape in shapes.items()}
 
 
 SETTINGS = Transformer
+
+
+def bucket_lengths(inputs: Mapping[str, Any]) -> tuple[int, ...]:
+    """The lengths of the buckets, shortest first."""
+    return tuple(sorted(int(name.removeprefix("words.")) for name in inputs if name.startswith("words.")))
 
 
 def count_layers(params) -> int:
@@ -198,7 +194,7 @@ class Step:
 
     def project(self, x) -> np.ndarray:
         """The words `[b, L, tokens]`; several buckets become one of the largest length, shortest first."""
-        from ponder_ref.models._buckets import bucket_lengths, check_inputs
+        from ponder_ref.models._buckets import check_inputs  # which imports this module
 
         inputs = x if isinstance(x, dict) else {f"words.{np.shape(x)[1] if np.ndim(x) == 3 else 0}": np.asarray(x)}
         check_inputs(self.settings, inputs, 1)

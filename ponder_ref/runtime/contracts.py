@@ -5,47 +5,26 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ponder_ref.base import Batch, HaltRule, Pondered, Predicted
+from ponder_ref.base import Batch, Predicted
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.settings import Optimiser
 
 
 class StepNetwork(Protocol):
-    """What `PonderNet` wraps: `step(x, h) -> (y_hat, h, halt_logit)`. This is all that is needed."""
+    """What `PonderNet` wraps: `step(x, h) -> (y_hat, h, halt_logit)`. This is all that is needed; it may bring more.
+
+    `initial_state(x)`, h₀ of the projected input, and `project(x)`, what the step sees of the input, computed once:
+      then PonderNet is given neither initial_state nor encoder.
+    `unroll(x, max_steps, rule)`, steps that are faster than one by one and give equal numbers, to rounding: (y_hat
+      `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`) of the input itself. The `HaltRule` says
+      when an example has had enough steps, None runs all; n may be smaller than max_steps if all have. It returns None
+      where it cannot be used, say under a transform: then the steps are run one by one.
+    `steps_run(longest, max_steps)`: how many steps `unroll` runs where the longest example takes so many.
+    `OWN_METHODS`, names of methods of halting that are for it alone, and `unroll_by(method, x, *, max_steps,
+      act_epsilon) -> Pondered`.
+    """
 
     def __call__(self, x: Any, h: Any, /) -> tuple[Any, Any, Any]: ...
-
-
-class Starts(Protocol):
-    """A step network that brings its own start: then PonderNet is not given one."""
-
-    def project(self, x: Any) -> Any:
-        """What the step sees of the input, computed once (optional)."""
-        ...
-
-    def initial_state(self, x: Any) -> Any:
-        """h₀ of the projected input."""
-        ...
-
-
-class Unrolls(Protocol):
-    """A step network that can run its steps faster than one by one. Equal numbers, to rounding; only speed differs."""
-
-    def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> tuple[Any, Any, Any, Any] | None:
-        """(y_hat `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`) of the input itself.
-
-        `rule` says when an example has had enough steps, None runs all. n may be smaller than max_steps if all have.
-        None is returned where it cannot be used, say under a transform: then the steps are run one by one.
-        """
-        ...
-
-
-class OwnMethods(Protocol):
-    """A step network with methods of halting that are for it alone."""
-
-    OWN_METHODS: tuple[str, ...]
-
-    def unroll_by(self, method: str, x: Any, *, max_steps: int, act_epsilon: float) -> Pondered: ...
 
 
 class Trainer(Protocol):

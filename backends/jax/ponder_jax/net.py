@@ -47,7 +47,7 @@ class PonderNet(PonderModule, nnx.Module):
         where `encoder` is given. A function that closes over a module hides its parameters from the optimizer and from
         transforms, and `predict` keeps those it was first compiled with; so do `initial_state`, `encoder`, `project`.
         halt_logit has one number per example, `[...batch]`; y_hat begins with the same shape; h is any tree of arrays.
-        A step may bring its own start and a faster unroll (`ponder_ref.runtime.contracts`: Starts, Unrolls).
+        A step may bring its own start and a faster unroll (`ponder_ref.runtime.contracts.StepNetwork`).
       max_steps: N, the largest number of steps.
       initial_state: h₀ as a function of the input (after `project`); the step's own if this and encoder are not given.
       encoder: h₀ as a network of the input, for a step that sees the input only through its state (paper, footnote 1).

@@ -24,7 +24,7 @@ class PonderNet(PonderModule, nn.Module):
     Args:
       step: `step(x, h) -> (y_hat, h, halt_logit)`, a module or function; `step(h)` where `encoder` is given.
         halt_logit has one number per example, `[...batch]`; y_hat begins with the same shape; h is any tree of tensors.
-        A step may bring its own start and a faster unroll (`ponder_ref.runtime.contracts`: Starts, Unrolls).
+        A step may bring its own start and a faster unroll (`ponder_ref.runtime.contracts.StepNetwork`).
       max_steps: N, the largest number of steps.
       initial_state: h₀ as a function of the input (after `project`); the step's own where no encoder is given either.
       encoder: h₀ as a network of the input, for a step that sees the input only through its state (paper, footnote 1).

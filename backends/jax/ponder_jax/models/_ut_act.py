@@ -10,7 +10,7 @@ from ponder_jax.act import act_output, act_weights
 from ponder_jax.arrays import either, on_any, settle_axes, step_numbers, vary_like
 from ponder_jax.models.transformer import advance, begin, questions, read, rows_of
 from ponder_ref.base import ActHalting, Pondered
-from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models._attention import dropped_share
 from ponder_ref.models.transformer import SURE, Transformer
 
 

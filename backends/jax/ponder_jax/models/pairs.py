@@ -17,7 +17,7 @@ from ponder_jax.arrays import either, loop_while, on_any
 from ponder_jax.models import CanonicalStep
 from ponder_jax.models.transformer import layer_norm, unpack
 from ponder_ref.base import HaltRule
-from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models._attention import dropped_share
 from ponder_ref.models._pair_inputs import check_inputs
 from ponder_ref.models.pairs import BLOCKS, TOKENS, PairTransformer, count_layers, stage_ends
 

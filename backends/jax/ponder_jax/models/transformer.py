@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from ponder_jax.arrays import either, on_any, settle_axes, vary_like
 from ponder_jax.models import CanonicalStep
 from ponder_ref.base import HaltRule, Pondered
-from ponder_ref.models._buckets import bucket_lengths, check_inputs, dropped_share
+from ponder_ref.models._attention import dropped_share
+from ponder_ref.models._buckets import bucket_lengths, check_inputs
 from ponder_ref.models.transformer import NORM_EPS, Transformer, count_layers
 
 Params = Mapping[str, jax.Array]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from ponder_ref.base import ActHalting, Pondered
-from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models._attention import dropped_share
 from ponder_ref.models.transformer import SURE, Transformer
 from ponder_torch.act import act_output, act_weights
 from ponder_torch.models.transformer import advance, begin, questions, read, rows_of

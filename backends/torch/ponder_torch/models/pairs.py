@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ponder_ref.base import HaltRule
-from ponder_ref.models._buckets import dropped_share
+from ponder_ref.models._attention import dropped_share
 from ponder_ref.models._pair_inputs import check_inputs
 from ponder_ref.models.pairs import TOKENS, PairTransformer, count_layers, stage_ends
 from ponder_torch.models import CanonicalStep
@@ -307,7 +307,7 @@ class Step(CanonicalStep):
         return y_hat, {"h": new, "n": n, **({} if earlier is None else {"earlier": h})}, z
 
     def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> Any:
-        """As `ponder_ref.runtime.contracts.Unrolls` says; the state is the query's tokens, `[b, 3, embedding]`."""
+        """As `ponder_ref.runtime.contracts.StepNetwork` says; the state is the query's tokens, `[b, 3, embedding]`."""
         return pairs_unroll(self.settings, self.params(), x, max_steps, rule)
 
     def steps_run(self, longest: torch.Tensor, max_steps: int) -> torch.Tensor:

@@ -62,7 +62,7 @@ class Step(CanonicalStep):
         return y_hat, h, z
 
     def unroll(self, x: torch.Tensor, max_steps: int, rule: HaltRule | None) -> Any:
-        """As `ponder_ref.runtime.contracts.Unrolls` says; None under transforms, and for half precision."""
+        """As `ponder_ref.runtime.contracts.StepNetwork` says; None under transforms, and for half precision."""
         params = self.params()
         w_h = params["rnn.w_h"]
         if _is_transformed(w_h) or x.ndim != 2 or w_h.dtype not in (torch.float32, torch.float64):

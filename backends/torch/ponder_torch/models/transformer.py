@@ -13,7 +13,8 @@ import torch
 from torch.nn import functional
 
 from ponder_ref.base import HaltRule, Pondered
-from ponder_ref.models._buckets import bucket_lengths, check_inputs, dropped_share
+from ponder_ref.models._attention import dropped_share
+from ponder_ref.models._buckets import bucket_lengths, check_inputs
 from ponder_ref.models.transformer import NORM_EPS, Transformer, count_layers
 from ponder_torch.models import CanonicalStep
 
@@ -261,7 +262,7 @@ class Step(CanonicalStep):
         return y_hat, {"h": h, "n": n}, z
 
     def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> Any:
-        """As `ponder_ref.runtime.contracts.Unrolls` says; the state is the question's alone, `[b, embedding]`."""
+        """As `ponder_ref.runtime.contracts.StepNetwork` says; the state is the question's alone, `[b, embedding]`."""
         return transformer_unroll(self.settings, self.params(), as_buckets(x), max_steps, rule)
 
     def unroll_by(self, method: str, x: Any, *, max_steps: int, act_epsilon: float) -> Pondered:
