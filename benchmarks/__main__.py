@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from benchmarks.shared import (
     Skipped,
     import_or_skip,
     interleaved,
-    limit_threads,
+    made,
     quartiles,
     ratios,
 )
@@ -109,12 +110,7 @@ OURS = ("torch eager", "torch.compile", "jax.jit")
 def halting(options: argparse.Namespace) -> int:
     """Value and gradient of ponder_loss(log_halting(z)) by z, float32."""
     z, losses = _inputs(options.steps, options.batch)
-    runs: dict[str, Run] = {}
-    for name, make in CONTENDERS.items():
-        try:
-            runs[name] = make(z, losses)
-        except Skipped as reason:
-            print(f"{name} is left out: {reason}.")
+    runs = made({name: partial(make, z, losses) for name, make in CONTENDERS.items()})
     ours = {name: run() for name, run in runs.items() if name in OURS}
     if not ours:
         raise Skipped(NO_FRAMEWORK)
@@ -129,17 +125,6 @@ def halting(options: argparse.Namespace) -> int:
     if "labml-nn, torch eager" in runs:
         print("\nlabml-nn computes another KL, and its forward pass also draws a step for each example.")
     return 0
-
-
-def _later(name: str) -> Callable[[argparse.Namespace], int]:
-    """The benchmark of this name, which is also its module's; imported when it is run: it needs the tasks too."""
-    return lambda options: getattr(importlib.import_module(f"benchmarks.{name}"), name)(options)
-
-
-def _inference(options: argparse.Namespace) -> int:
-    """With its threads limited."""
-    limit_threads(options.threads)
-    return _later("inference")(options)
 
 
 def _listed(known: tuple[str, ...], text: str) -> tuple[str, ...]:
@@ -160,77 +145,77 @@ def _means(text: str) -> tuple[float, ...]:
     return found
 
 
-def _positive(least: int, text: str, most: int = MOST) -> int:
+def _positive(least: int, most: int, text: str) -> int:
     if not text.isdecimal() or len(text) > len(str(most)) or not least <= int(text) <= most:
         shown = text if len(text) < 30 else f"{text[:10]}..."
         raise argparse.ArgumentTypeError(f"must be an integer in {least}..{most}, got {shown!r}")
     return int(text)
 
 
-def _count(name: str, least: int) -> Callable[[str], int]:
-    """What a flag of this name takes: numbers from `least` on, threads as many as a training may have."""
-    return partial(_positive, least, most=THREADS.high if name == "threads" else MOST)
+def _add(commands: Any, name: str, help: str, *counts: tuple[str, int, int, str]) -> argparse.ArgumentParser:
+    """A benchmark with flags for these counts: name, least, default and meaning.
+
+    It is the function of its name in the module of its name, imported when it is run: it needs the tasks too.
+    """
+    command = commands.add_parser(name, help=help)
+    for count, least, value, what in counts:
+        kind = partial(_positive, least, THREADS.high if count == "threads" else MOST)
+        command.add_argument(f"--{count}", type=kind, default=value, help=f"{what} (default: {value})")
+    command.set_defaults(run=lambda options: getattr(importlib.import_module(f"benchmarks.{name}"), name)(options))
+    return command
 
 
-def _add_updates(command: argparse.ArgumentParser, task: str, own: tuple[tuple[str, int, int, str], ...] = ()) -> None:
-    """The options of a benchmark of a task's updates; `own`: name, least, default and meaning of its own counts."""
-    shared = ("updates", 1, 2, "of a repetition"), ("repetitions", 2, 5, "of each contender")
-    for name, least, value, what in (*shared, *own, ("threads", 1, 1, "of each framework")):
-        command.add_argument(f"--{name}", type=_count(name, least), default=value, help=f"{what} (default: {value})")
-    command.add_argument("--preset", metavar="NAME", default="default", help=f"of tasks.{task} (default: default)")
-    known = ("torch", "jax")
-    command.add_argument("--frameworks", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
-    _add_out(command, task)
+def _add_names(command: argparse.ArgumentParser, flag: str, *known: str) -> None:
+    command.add_argument(f"--{flag}", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
 
 
 def _add_out(command: argparse.ArgumentParser, name: str) -> None:
     command.add_argument("--out", type=Path, metavar="DIR", help=f"also write what is printed to DIR/{name}.json")
 
 
+def _add_updates(commands: Any, task: str, help: str, *own: tuple[str, int, int, str]) -> argparse.ArgumentParser:
+    """A benchmark of a task's updates; `own` are counts of its own."""
+    shared = ("updates", 1, 2, "of a repetition"), ("repetitions", 2, 5, "of each contender")
+    command = _add(commands, task, help, *shared, *own, ("threads", 1, 1, "of each framework"))
+    command.add_argument("--preset", metavar="NAME", default="default", help=f"of tasks.{task} (default: default)")
+    _add_names(command, "frameworks", "torch", "jax")
+    _add_out(command, task)
+    return command
+
+
 @one_sentence
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True, metavar="BENCHMARK")
-    command = commands.add_parser("halting", help="the halting loss: torch eager, torch.compile, jax.jit, labml-nn")
-    command.add_argument("--steps", type=partial(_positive, 1), default=20, help="N (default: 20)")
-    command.add_argument("--batch", type=partial(_positive, 1), default=4096, help="examples (default: 4096)")
-    command.add_argument(
-        "--repetitions", type=partial(_positive, 2), default=50, help="of each contender (default: 50)"
-    )
-    command.set_defaults(run=halting)
-    command = commands.add_parser("training", help="updates of parity models: labml-nn, bare products, ε")
-    command.add_argument("--repetitions", type=partial(_positive, 2), default=20, help="of each (default: 20)")
-    command.add_argument("--threads", type=_count("threads", 1), default=1, help="of each framework (default: 1)")
-    _add_out(command, "training")
-    command.set_defaults(run=_later("training"))
-    own = (("padded", 1, 8, "examples of a batch that is padded to 320 sentences"),)
-    own += (("questions", 20, 1000, "generated per task"),)
-    command = commands.add_parser("babi", help="updates of the bAbI model: batches by length, padding, bare products")
-    _add_updates(command, "babi", own)
-    command.set_defaults(run=_later("babi"))
-    command = commands.add_parser("pai", help="updates of the model of pairs: both backends, bare products, data")
-    _add_updates(command, "pai")
+    contenders = "the halting loss: torch eager, torch.compile, jax.jit, labml-nn"
+    counts = ("steps", 1, 20, "N"), ("batch", 1, 4096, "examples"), ("repetitions", 2, 50, "of each contender")
+    _add(commands, "halting", contenders, *counts).set_defaults(run=halting)
+    counts = ("repetitions", 2, 20, "of each"), ("threads", 1, 1, "of each framework")
+    _add_out(_add(commands, "training", "updates of parity models: labml-nn, bare products, ε", *counts), "training")
+    padded = "padded", 1, 8, "examples of a batch that is padded to 320 sentences"
+    about = "updates of the bAbI model: batches by length, padding, bare products"
+    _add_updates(commands, "babi", about, padded, ("questions", 20, 1000, "generated per task"))
+    command = _add_updates(commands, "pai", "updates of the model of pairs: both backends, bare products, data")
     command.add_argument("--xl", action="store_true", help="time updates with --memory xl, too")
-    command.set_defaults(run=_later("pai"))
-    command = commands.add_parser("inference", help="leaving early: fixed N, the whole batch's exit, predict, peers")
-    for name, value, what in (
-        ("examples", 2048, "M"),
-        ("steps", 20, "N"),
-        ("slots", 64, "side by side"),
-        ("units", 128, "of the RNN"),
-        ("width", 256, "d of the transformer"),
-        ("tokens", 64, "of the transformer"),
-        ("repetitions", 1, "of each contender; ten times as many of the RNN"),
-        ("threads", 1, "of each framework"),
-    ):
-        command.add_argument(f"--{name}", type=_count(name, 1), default=value, help=f"{what} (default: {value})")
+    command = _add(
+        commands,
+        "inference",
+        "leaving early: fixed N, the whole batch's exit, predict, peers",
+        ("examples", 1, 2048, "M"),
+        ("steps", 1, 20, "N"),
+        ("slots", 1, 64, "side by side"),
+        ("units", 1, 128, "of the RNN"),
+        ("width", 1, 256, "d of the transformer"),
+        ("tokens", 1, 64, "of the transformer"),
+        ("repetitions", 1, 1, "of each contender; ten times as many of the RNN"),
+        ("threads", 1, 1, "of each framework"),
+    )
     command.add_argument("--means", type=_means, default=(4, 10, 16), help="mean steps (default: 4,10,16)")
-    for name, known in (("frameworks", ("torch", "jax")), ("networks", ("rnn", "transformer"))):
-        command.add_argument(f"--{name}", type=partial(_listed, known), default=known, help=f"of {', '.join(known)}")
+    _add_names(command, "frameworks", "torch", "jax")
+    _add_names(command, "networks", "rnn", "transformer")
     command.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu beside busy neighbours")
     folder = Path("runs/benchmarks")
     command.add_argument("--out", type=Path, default=folder, help=f"folder of JSON and picture (default: {folder})")
-    command.set_defaults(run=_inference)
     options = parser.parse(arguments)
     try:
         return options.run(options)

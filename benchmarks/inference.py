@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import ponder_ref
-from benchmarks.shared import Skipped, figure, import_or_skip, shown
+from benchmarks.shared import Skipped, figure, import_or_skip, limit_threads, shown
 from ponder_ref.runtime.checkpoint import write_whole
 from ponder_ref.runtime.errors import Refused
 from tasks.plots import COLOURS, pyplot, save
@@ -53,11 +53,7 @@ def contenders(framework: str, network: str, options: argparse.Namespace) -> dic
     data, slots = data_of(network, options), options.slots
     width = options.units if network == "rnn" else options.width
     module: Any = import_or_skip(f"benchmarks.serving_{framework}", install)
-    if framework == "torch":
-        import_or_skip("torch", install).set_num_threads(options.threads)
-        runs = module.Torch(network, data, width, slots, SEED)
-    else:
-        runs = module.Jax(network, data, width, slots, SEED, options.steps)
+    runs = module.Runs(network, data, width, slots, SEED, options.steps)
     # What a step of the tiny network costs is mostly the call: its best fixed N takes all examples at once.
     batch = len(data) if network == "rnn" else slots
     found: dict[str, Contender] = {
@@ -71,11 +67,11 @@ def contenders(framework: str, network: str, options: argparse.Namespace) -> dic
     return found
 
 
-def timed(run: Contender, logit: float, options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of one run, its rows and steps."""
+def timed(run: Callable[[float, int], Any], logit: float, options: argparse.Namespace) -> tuple[float, Any]:
+    """Seconds of one run, and what it gives."""
     start = CLOCKS[options.clock]()
-    rows, steps = run(logit, options.steps)
-    return {"seconds": CLOCKS[options.clock]() - start, "rows": int(rows), "steps": steps}
+    found = run(logit, options.steps)
+    return CLOCKS[options.clock]() - start, found
 
 
 def laws(options: argparse.Namespace) -> dict[float, tuple[float, np.ndarray]]:
@@ -91,7 +87,7 @@ def laws(options: argparse.Namespace) -> dict[float, tuple[float, np.ndarray]]:
 def measure(framework: str, network: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """One record a contender and mean; in turn, repetition by repetition. Fixed N is timed once in each."""
     runs, expected = contenders(framework, network, options), laws(options)
-    found: dict[tuple[float, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[float, str], list[tuple[float, Any]]] = {}
     for run in runs.values():  # warm-up
         run(0.0, 1)
     repetitions = options.repetitions * (TINY if network == "rnn" else 1)
@@ -103,20 +99,20 @@ def measure(framework: str, network: str, options: argparse.Namespace) -> list[d
                 print(f"{framework}, {network}, {where}", file=sys.stderr, flush=True)
             for name, run in runs.items():
                 result = fixed if name == "fixed N" else timed(run, logit, options)
-                if name != "fixed N" and not np.array_equal(result["steps"], steps):
+                if name != "fixed N" and not np.array_equal(result[1][1], steps):
                     raise RuntimeError(f"{framework}, {network}, {name}: other steps than the logits and seed give")
                 found.setdefault((mean, name), []).append(result)
     records = []
     for (mean, name), results in found.items():
         seconds, base, usual = (
-            [result["seconds"] for result in found[mean, which]] for which in (name, "fixed N", "whole-batch exit")
+            [result[0] for result in found[mean, which]] for which in (name, "fixed N", "whole-batch exit")
         )
         needed = int(expected[mean][1].sum())
         share = needed / (options.examples * options.steps)
         relative = statistics.median(s / b for s, b in zip(seconds, base, strict=True))
         gain = statistics.median(u / s for s, u in zip(seconds, usual, strict=True))
         record = {"framework": framework, "network": network, "mean": mean, "contender": name}
-        record |= {"seconds": statistics.median(seconds), "rows": results[0]["rows"], "needed": needed}
+        record |= {"seconds": statistics.median(seconds), "rows": int(results[0][1][0]), "needed": needed}
         figures = {"share": share, "time": relative, "overhead": relative / share, "faster": gain}
         records.append(record | {name: figure(value) for name, value in figures.items()})
     return records
@@ -138,18 +134,10 @@ def peers(options: argparse.Namespace) -> list[dict[str, Any]]:
             print(f"{name} is left out: {reason}.")
             continue
         print(f"{name} ...", file=sys.stderr, flush=True)
-        result: dict[str, tuple[float, int]] = {}
-        for what, logit in {
-            "never": -40.0,
-            **{f"{m:g}": logit_of_mean(m, options.steps) for m in options.means},
-        }.items():
-            run(logit, 1)
-            start = CLOCKS[options.clock]()
-            rows = run(logit, options.steps)
-            result[what] = CLOCKS[options.clock]() - start, rows
-        all_time, all_rows = result["never"]
+        run(0.0, 1)
+        all_time, all_rows = timed(run, -40.0, options)  # it never halts
         for mean in options.means:
-            time_taken, rows = result[f"{mean:g}"]
+            time_taken, rows = timed(run, logit_of_mean(mean, options.steps), options)
             figures = {"time": time_taken / all_time, "rows": rows / all_rows}
             records.append({"contender": name, "mean": mean} | {n: figure(value) for n, value in figures.items()})
     return records
@@ -214,6 +202,7 @@ def draw(records: list[dict[str, Any]], path: Path) -> None:
 
 def inference(options: argparse.Namespace) -> int:
     """Prints the table; writes it as JSON and as a picture."""
+    limit_threads(options.threads)
     if (most := max(options.means)) > options.steps:
         raise Refused(f"--means must be at most --steps, {options.steps}, got {most:g}")
     if options.examples % options.slots:

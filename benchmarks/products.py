@@ -10,6 +10,7 @@ import numpy as np
 from benchmarks.shared import Run, compared, import_or_skip, interleaved, made
 from ponder_ref.base import Batch
 from ponder_ref.models import Model
+from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
 from tasks.flags import make
 from tasks.trainers import make_trainer
@@ -42,12 +43,16 @@ def train_chunk(task: Any, updates: range) -> Batch:
 def update_run(backend: str, task: Any, chunk: Batch, threads: int) -> Run:
     """The updates of a chunk, again and again."""
     import_or_skip(backend, f"pip install -e '.[{backend}]'")
-    trainer = make_trainer(backend, task, threads)
-    held = [trainer.init(task.initial_parameters())]
+    return trained(make_trainer(backend, task, threads), task.initial_parameters(), chunk, "loss")
+
+
+def trained(trainer: Trainer, params: dict[str, np.ndarray] | None, chunk: Batch, metric: str) -> Run:
+    """The updates of a chunk, again and again; the mean of a metric."""
+    held = [trainer.init(params)]
 
     def run() -> float:
         held[0], metrics = trainer.train_steps(held[0], chunk)
-        return float(metrics["loss"][-1])
+        return float(metrics[metric].mean())
 
     return run
 

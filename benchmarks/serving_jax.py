@@ -75,7 +75,7 @@ def _whole_batch(network: str, params, x, h, uniforms, steps):
     return jax.lax.map(one, (x, h, uniforms))
 
 
-class Jax:
+class Runs:
     """Runs of one network: a number of steps to a result. Warm-up is a run of one step, of the same shapes."""
 
     def __init__(self, network: str, data: np.ndarray, width: int, slots: int, seed: int, limit: int):

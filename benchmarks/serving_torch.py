@@ -1,7 +1,6 @@
 """Contenders of `python -m benchmarks inference` in torch: fixed N, the whole batch's usual exit, predict; peers."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -46,39 +45,42 @@ class TransformerStep(nn.Module):
         return y_hat, h, x["z"] + 0 * z
 
 
-class Torch:
+class Runs:
     """Runs of one network: a number of steps to a result. Warm-up is a run of one step."""
 
-    def __init__(self, network: str, data: np.ndarray, width: int, slots: int, seed: int):
+    def __init__(self, network: str, data: np.ndarray, width: int, slots: int, seed: int, limit: int):
+        del limit  # of the steps, for whom compiles
         torch.manual_seed(0)
         self.step = RnnStep(width) if network == "rnn" else TransformerStep(width, max(1, width // 32))
         self.x, self.slots, self.seed = torch.from_numpy(data), slots, seed
-        self.ids = torch.arange(len(data))
 
     def _inputs(self, logit: float) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         return {"x": self.x, "z": torch.full((len(self.x),), logit)}, torch.zeros_like(self.x)
 
+    def _batches(
+        self, logit: float, batch: int | None
+    ) -> Iterator[tuple[slice, dict[str, torch.Tensor], torch.Tensor]]:
+        """Batch after batch: where it is, its input and state."""
+        x, h = self._inputs(logit)
+        for begin in range(0, len(h), batch or self.slots):
+            part = slice(begin, begin + (batch or self.slots))
+            yield part, {name: leaf[part] for name, leaf in x.items()}, h[part]
+
     @torch.inference_mode()
     def fixed(self, logit: float, steps: int, batch: int | None = None) -> Result:
         """All steps of all examples, by batches."""
-        x, h = self._inputs(logit)
-        batch = batch or self.slots
-        for begin in range(0, len(h), batch):
-            some, state = {name: leaf[begin : begin + batch] for name, leaf in x.items()}, h[begin : begin + batch]
+        for _, some, state in self._batches(logit, batch):
             for _ in range(steps):
                 _, state, _ = self.step(some, state)
-        return len(h) * steps, np.full(len(h), steps)
+        return len(self.x) * steps, np.full(len(self.x), steps)
 
     @torch.inference_mode()
     def whole_batch(self, logit: float, steps: int, batch: int | None = None) -> Result:
         """By batches, each of which is left when all of its examples have halted."""
-        x, h = self._inputs(logit)
-        batch = batch or self.slots
         taken, rows = [], 0
-        uniforms = ponder_torch.halting_uniforms(self.seed, self.ids, max_steps=steps)
-        for begin in range(0, len(h), batch):
-            some, state = {name: leaf[begin : begin + batch] for name, leaf in x.items()}, h[begin : begin + batch]
-            u, answer = uniforms[:, begin : begin + batch], torch.zeros(len(state))
+        uniforms = ponder_torch.halting_uniforms(self.seed, torch.arange(len(self.x)), max_steps=steps)
+        for part, some, state in self._batches(logit, batch):
+            u, answer = uniforms[:, part], torch.zeros(len(state))
             halted = torch.zeros(len(state), dtype=torch.int64)
             for n in range(1, steps + 1):
                 y_hat, state, z = self.step(some, state)
@@ -95,15 +97,11 @@ class Torch:
         return out.rows, out.steps.numpy()
 
 
-class _Counting:
-    """Counts the rows that a module is given."""
-
-    def __init__(self, module: nn.Module):
-        self.rows = 0
-        module.register_forward_pre_hook(self._count)
-
-    def _count(self, module: nn.Module, given: Any) -> None:
-        self.rows += len(given[0])
+def _counted(module: nn.Module) -> list[int]:
+    """The rows that a module is given, call by call."""
+    rows: list[int] = []
+    module.register_forward_pre_hook(lambda module, given: rows.append(len(given[0])))
+    return rows
 
 
 def _certain(layer: nn.Linear, logit: float) -> None:
@@ -123,10 +121,10 @@ def labml(data: np.ndarray, width: int, slots: int) -> Callable[[float, int], in
         net = peer.ParityPonderGRU(x.shape[-1], width, steps)
         net.is_halt = True
         _certain(net.lambda_layer, logit)
-        counted = _Counting(net.gru)
+        counted = _counted(net.gru)
         for begin in range(0, len(x), slots):
             net(x[begin : begin + slots])
-        return counted.rows
+        return sum(counted)
 
     return run
 
@@ -143,9 +141,9 @@ def ponder_transformer(data: np.ndarray, width: int, slots: int) -> Callable[[fl
         net = peer.PonderTransformer(num_tokens=16, **options).eval()
         net.train_max_steps = steps
         _certain(net.block.to_halt_logits[0], logit)
-        counted = _Counting(net.block)
+        counted = _counted(net.block)
         for begin in range(0, count, slots):
             net(torch.zeros(min(slots, count - begin), tokens, dtype=torch.int64))
-        return counted.rows
+        return sum(counted)
 
     return run
