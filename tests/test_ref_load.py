@@ -12,6 +12,7 @@ import ponder_ref
 from ponder_ref.models._ut_act import ut_act
 from ponder_ref.models.pairs import PairTransformer
 from ponder_ref.models.rnn import Rnn
+from ponder_ref.net import PonderNet
 from ponder_ref.runtime.network import Leaf, Network, Own
 from ponder_ref.runtime.saved import write_saved
 from ponder_ref.runtime.settings import Halting
@@ -108,3 +109,28 @@ def test_what_is_no_network_gets_a_sentence(tmp_path: Path):
     write_saved(tmp_path, Network(own, Halting()), {"w": np.zeros(3)}, {})
     with pytest.raises(ValueError, match=r"somebody's own \(net.py:build\)"):
         ponder_ref.load(tmp_path)
+
+
+class Twice:
+    """A step network with a method of halting of its own."""
+
+    OWN_METHODS = ("twice",)
+
+    def initial_state(self, x):
+        return x
+
+    def __call__(self, x, h):
+        return h, h + x, h
+
+    def unroll_by(self, method, x, *, max_steps, act_epsilon):
+        return method, max_steps, act_epsilon
+
+
+def test_a_step_network_names_its_own_methods():
+    net = PonderNet(Twice(), Halting(method="twice", max_steps=3, act_epsilon=0.2))
+    assert net.halting.method == "twice" and net(np.ones(2)) == ("twice", 3, 0.2)
+    with pytest.raises(ValueError, match="method must be one of ponder, act, repeat, once, twice, got 'thrice'"):
+        PonderNet(Twice(), Halting(method="thrice"))
+    for word in ("", "two words", "a\n", " a", 3, None):
+        with pytest.raises(ValueError, match="method must be a word, got"):
+            Halting(method=word)  # type: ignore[arg-type]

@@ -5,10 +5,19 @@ it changes what differs by `again`.
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from ponder_ref import checks
 from ponder_ref.checks import SettingError
+
+
+def _parsed(kind: Callable[[str], Any], text: str, off: bool) -> Any:
+    """A number as its text says it; what is none stays text: `check` refuses it and shows it as it was written."""
+    try:
+        return None if off and text == "off" else kind(text)
+    except ValueError:
+        return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +32,7 @@ class Integer:
         return f"{self.low}..{self.high}{' or off' if self.off else ''}"
 
     def parse(self, text: str) -> Any:
-        if self.off and text == "off":
-            return None
-        try:
-            return int(text)
-        except ValueError:
-            return text  # not a number: `check` refuses it and shows it as it was written
+        return _parsed(int, text, self.off)
 
     def check(self, name: str, value: Any) -> None:
         if not (self.off and value is None) and not checks.is_count(value, self.low, self.high):
@@ -46,12 +50,7 @@ class Number:
         return f"{self.interval}{' or off' if self.off else ''}"
 
     def parse(self, text: str) -> Any:
-        if self.off and text == "off":
-            return None
-        try:
-            return float(text)
-        except ValueError:
-            return text
+        return _parsed(float, text, self.off)
 
     def check(self, name: str, value: Any) -> None:
         if not (self.off and value is None) and not checks.is_number(value, self.interval):
