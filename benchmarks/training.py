@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.products import Counted, jax_products, torch_products, trained, with_gradients
+from benchmarks.products import trained
 from benchmarks.report import Report
 from benchmarks.shared import NO_FRAMEWORK, Run, Skipped, import_or_skip, interleaved, limit_threads, made
 from ponder_ref.base import Batch
@@ -154,12 +154,59 @@ def jax_gru() -> Run:
     return run
 
 
-def rnn_products() -> list[Counted]:
+def torch_products() -> Run:
     """The products of the RNN's update and nothing else: input, steps, heads, and their gradients."""
-    rows = STEPS * BATCH
-    steps = [(1, (1, BATCH, BITS, HIDDEN)), (2 * STEPS - 1, (1, BATCH, HIDDEN, HIDDEN))]
-    weights = [(1, (1, HIDDEN, rows, HIDDEN)), (1, (1, BITS, BATCH, HIDDEN))]
-    return [*steps, *weights, *with_gradients([(1, (1, rows, HIDDEN, 2))])]
+    torch = import_or_skip("torch", "pip install -e '.[torch]'")
+    torch.manual_seed(0)
+    x, w_x, w_h = torch.randn(BATCH, BITS), torch.randn(BITS, HIDDEN), torch.randn(HIDDEN, HIDDEN)
+    h, wide, thin = torch.randn(BATCH, HIDDEN), torch.randn(STEPS * BATCH, HIDDEN), torch.randn(2, HIDDEN)
+    small = torch.randn(STEPS * BATCH, 2)
+
+    @torch.no_grad()
+    def run() -> float:
+        for _ in range(CHUNK):
+            _ = x @ w_x
+            for _ in range(STEPS):
+                _ = h @ w_h
+            for _ in range(STEPS - 1):
+                _ = h @ w_h.T
+            _ = wide.T @ wide
+            _ = x.T @ h
+            _, _, _ = torch.nn.functional.linear(wide, thin), small @ thin, small.T @ wide
+        return 0.0
+
+    return run
+
+
+def jax_products() -> Run:
+    """As torch's; the results are chained and summed, so that none is left out or hoisted from the loop."""
+    jax = import_or_skip("jax", "pip install -e '.[jax]'")
+    jnp = jax.numpy
+    keys = iter(jax.random.split(jax.random.key(0), 8))
+    x, w_x, w_h = (jax.random.normal(next(keys), s) for s in ((BATCH, BITS), (BITS, HIDDEN), (HIDDEN, HIDDEN)))
+    h, wide = (jax.random.normal(next(keys), s) for s in ((BATCH, HIDDEN), (STEPS * BATCH, HIDDEN)))
+    thin, small = (jax.random.normal(next(keys), s) for s in ((HIDDEN, 2), (STEPS * BATCH, 2)))
+
+    @jax.jit
+    def products(total):
+        def update(total, _):
+            start = h + total
+            forth = jax.lax.fori_loop(0, STEPS, lambda _, a: a @ w_h, start)
+            back = jax.lax.fori_loop(0, STEPS - 1, lambda _, a: a @ w_h.T, start)
+            moved = wide + total
+            parts = ((x + total) @ w_x, forth, back, moved.T @ wide, (x + total).T @ h)
+            parts += (moved @ thin, (small + total) @ thin.T, small.T @ moved)
+            return sum(part[0, 0] for part in parts) * 1e-30, None
+
+        return jax.lax.scan(update, total, None, length=CHUNK)[0]
+
+    held = [jnp.zeros(())]
+
+    def run() -> float:
+        held[0] = products(held[0])
+        return float(held[0])
+
+    return run
 
 
 def training(options: argparse.Namespace) -> int:
@@ -178,8 +225,8 @@ def training(options: argparse.Namespace) -> int:
             "GRU in our wrapper, JAX": jax_gru,
             "RNN, torch": lambda: trainer_run("torch"),
             "RNN, JAX": lambda: trainer_run("jax"),
-            "RNN's products, torch": lambda: torch_products(rnn_products(), CHUNK),
-            "RNN's products, JAX": lambda: jax_products(rnn_products(), CHUNK),
+            "RNN's products, torch": torch_products,
+            "RNN's products, JAX": jax_products,
         }
     )
     if not runs:
