@@ -1,7 +1,7 @@
 """Batches by number: random words for (seed, stream, update), chunks of updates, and a thread that makes them ahead.
 
 A batch is a pure function of (task config, seed, split, index); nothing depends on what was drawn before, so a run can
-go on at any update. Splits are streams of their own (spec tasks.md, "Splits").
+go on at any update. Splits are streams of their own (spec annex/tasks.md, "Splits").
 """
 
 import queue

@@ -37,7 +37,7 @@ def evaluate(
     exits: Exits | None = None,
     before_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics").
+    """The metrics of the first `examples` examples of a split (spec annex/tasks.md, "Metrics").
 
     Expectations are over all steps. Where there are `exits`, answers are also given as they would be in use, under
     that policy. `before_batch` may raise, to end it early.

@@ -1,4 +1,4 @@
-"""What is measured of a model, in NumPy and float64, the same for every backend (spec tasks.md, "Metrics").
+"""What is measured of a model, in NumPy and float64, the same for every backend (spec annex/tasks.md, "Metrics").
 
 Sums over examples are added up batch by batch; dividing comes last.
 """

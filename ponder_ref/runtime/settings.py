@@ -1,4 +1,4 @@
-"""What a training is made of beside its model, as plain values: halting and optimiser (spec models.md, optim.md).
+"""What a training is made of beside its model, as plain values: halting and optimiser (spec models.md, annex/optim.md).
 
 Help and ranges are for command lines; a library's caller may go beyond these ranges, as far as the mathematics goes.
 """

@@ -26,7 +26,7 @@ def ranks(entries: np.ndarray) -> np.ndarray:
 
 
 def make_inputs(random: np.ndarray, bits: int, ones: tuple[int, int | np.ndarray], positions: str) -> np.ndarray:
-    """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint32 (spec tasks.md, "Examples").
+    """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint32 (spec annex/tasks.md, "Examples").
 
     The first word of an example gives k, the number of non-zeros, in the range `ones`, whose upper end may be an array
     that goes with the words. Word i of the others gives entry i its sign (lowest bit) and its rank: the k entries of
@@ -53,7 +53,7 @@ def turn_one(inputs: np.ndarray, random: np.ndarray) -> np.ndarray:
 
 
 def targets_of(inputs: np.ndarray) -> np.ndarray:
-    """1 where the number of +1 entries is odd, `[...]` for inputs `[..., bits]` (spec tasks.md, "Examples").
+    """1 where the number of +1 entries is odd, `[...]` for inputs `[..., bits]` (spec annex/tasks.md, "Examples").
 
     >>> int(targets_of(np.array([1, -1])))
     1
