@@ -12,7 +12,7 @@ from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.values import Choice, Integer, Number
 from tasks import summary
-from tasks.batches import Prefetch, map_tree
+from tasks.batches import map_tree, prefetch
 from tasks.contracts import Task
 from tasks.flags import flag, flag_value, given, refuse, show
 from tasks.metrics import Exits, Tally
@@ -44,7 +44,7 @@ def evaluate(
     """
     config, network = task.config, task.network()
     tally = Tally(network.halting, network.model.output, config.seed, draws, shares=task.SHARES)
-    with Prefetch(lambda batch: batch, task.evaluation(split, examples)) as ahead:
+    with prefetch(task.evaluation(split, examples)) as ahead:
         for batch in ahead:
             before_batch()
             inputs = task.plain(batch.inputs) if network.is_own else batch.inputs
@@ -52,7 +52,7 @@ def evaluate(
             y_hat, halt_logits = trainer.unroll(state, inputs, max_steps=config.own_steps)
             n = batch.counted
             targets, ids = batch.targets[:n], batch.ids[:n]
-            tally.add(y_hat[:, :n], halt_logits[:, :n], targets, ids, batch.levels[:n])
+            tally.add(y_hat[:, :n], halt_logits[:, :n], targets, ids, batch.groups[:n])
             if exits is not None:
                 rows, how = map_tree(itemgetter(slice(n)), inputs), {**exits.policy, "max_steps": config.own_steps}
                 exits.add(trainer.predict(state, rows, seed=config.seed, example_ids=ids, **how), targets)

@@ -146,7 +146,7 @@ def test_every_task_gives_what_its_contract_names(name: str):
     batch = made.batches("train", range(2))
     assert batch.targets.shape[:2] == batch.example_ids.shape == (2, made.config.batch_size)
     first = next(iter(made.evaluation(made.splits("valid")[0], 20)))
-    assert 0 < first.counted <= len(first.targets) == len(first.ids) == len(first.levels)
+    assert 0 < first.counted <= len(first.targets) == len(first.ids) == len(first.groups)
     assert made.describe("valid") and task.TITLE and task.EXAMPLES and task.GROUP
 
 

@@ -13,8 +13,8 @@ from pai_writer import example, field, frame, masked_crc, number, trials
 from ponder_ref.runtime.errors import Refused
 from tasks.batches import EVAL_BATCH
 from tasks.pai import tfrecord
-from tasks.pai.tfrecord import masked_bytes
 from tasks.pai.released import Released
+from tasks.pai.tfrecord import masked_bytes
 from tasks.pai.trials import query_types
 
 SMALL = {"sequences": 2, "width": 3}
