@@ -166,8 +166,8 @@ def check_work(task: int, stories: Iterable[Story]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     from tasks.babi import solve
     from tasks.babi.files import open_source
-    from tasks.babi.generate import QUESTIONS, SEEDS, generated, integer, parse_tasks
-    from tasks.flags import Parser
+    from tasks.babi.generate import QUESTIONS, SEEDS, generated, parse_tasks
+    from tasks.flags import Parser, flag_value
 
     parser = Parser(prog="python -m tasks.babi.compare", description="Tests generated stories against files.")
     parser.add_argument("--data-dir", required=True, metavar="DIR", help="folder or .tar.gz of the released data")
@@ -177,8 +177,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default="0", help="default 0")
     options = parser.parse(arguments)
     source, tasks = open_source(options.data_dir), parse_tasks(options.task)
-    questions = integer("questions", options.questions, QUESTIONS)
-    seed = integer("seed", options.seed, SEEDS)
+    questions, seed = flag_value(options, "questions", QUESTIONS), flag_value(options, "seed", SEEDS)
     smallest, tests = 1.0, 0
     for task in tasks:
         real = source.stories(task, options.split)
