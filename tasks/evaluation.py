@@ -17,8 +17,7 @@ from tasks.contracts import Task
 from tasks.flags import flag, flag_value, given, refuse, show
 from tasks.metrics import Exits, Tally
 from tasks.own_network import check_same, own_code
-from tasks.runs import EVALUATIONS, Run
-from tasks.shipped import PRETRAINED, is_shipped, open_trained
+from tasks.runs import EVALUATIONS, PRETRAINED, Run, is_shipped, open_trained
 from tasks.trainers import THREADS, init_state, load_state, make_trainer
 
 EXAMPLES, DRAWS = Integer(1, 10**7), Integer(1, 4096)

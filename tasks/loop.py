@@ -30,8 +30,7 @@ from tasks.contracts import Task
 from tasks.evaluation import evaluate
 from tasks.metrics import Window
 from tasks.progress import progress
-from tasks.runs import Run
-from tasks.shipped import open_trained
+from tasks.runs import Run, open_trained
 from tasks.trainers import init_state, load_state
 
 

@@ -25,8 +25,7 @@ from tasks.babi.report import verdict
 from tasks.babi.task import PRETRAINED, Babi
 from tasks.evaluation import evaluate
 from tasks.flags import Parser, flag_value, to_json
-from tasks.runs import CONFIG, METRICS, Run
-from tasks.shipped import MODEL, is_shipped, open_trained
+from tasks.runs import CONFIG, METRICS, MODEL, Run, is_shipped, open_trained
 from tasks.trainers import THREADS, default_backend, init_state, make_trainer
 
 MAX_BYTES = 4 * 10**6

@@ -12,7 +12,7 @@ from tasks.babi.stories import Story
 from tasks.babi.worlds import inventory, kinds, layouts, motives, moving, sizes, times
 
 MAKE: dict[int, Callable[[Draws], Story]] = {
-    1: moving.single_fact,
+    1: moving.Moving.tell,
     2: inventory.TwoFacts.tell,
     3: inventory.ThreeFacts.tell,
     4: layouts.two_arguments,
@@ -20,11 +20,11 @@ MAKE: dict[int, Callable[[Draws], Story]] = {
     6: inventory.YesNo.tell,
     7: inventory.Counting.tell,
     8: inventory.Lists.tell,
-    9: moving.negation,
-    10: moving.indefinite,
-    11: moving.coreference,
-    12: moving.conjunction,
-    13: moving.compound_coreference,
+    9: moving.Negation.tell,
+    10: moving.Indefinite.tell,
+    11: moving.Coreference.tell,
+    12: moving.Conjunction.tell,
+    13: moving.CompoundCoreference.tell,
     14: times.time_reasoning,
     15: kinds.deduction,
     16: kinds.induction,
