@@ -102,22 +102,9 @@ def test_agree(session: nox.Session) -> None:
     )
 
 
-@nox.session(python=PYTHONS, default=False)
-def test_ref_pythons(session: nox.Session) -> None:
-    """As test_ref, on each Python that the package claims and that is installed."""
-    test_reference(session)
-
-
-@nox.session(python=PYTHONS, default=False)
-def test_torch_pythons(session: nox.Session) -> None:
-    """As test_torch, on each Python that the package claims and that is installed."""
-    test_backend(session, "torch", other="jax")
-
-
-@nox.session(python=PYTHONS, default=False)
-def test_jax_pythons(session: nox.Session) -> None:
-    """As test_jax, on each Python that the package claims and that is installed."""
-    test_backend(session, "jax", other="torch")
+# The same on each Python that the package claims and that is installed.
+for test in (test_ref, test_torch, test_jax):
+    nox.session(test, python=PYTHONS, name=f"{test.__name__}_pythons", default=False)
 
 
 @nox.session(default=False)

@@ -12,12 +12,12 @@ from ponder_ref.conformance.exit_networks import (
     Table,
     eighths,
     ids_on,
-    on_backend,
     predict_both,
     sampled_table,
     step_on,
     summed_table,
 )
+from ponder_ref.conformance.pondered import on_backend
 from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
 from ponder_ref.conformance.step_networks import make_network, readout, transition
 from ponder_ref.halting import log_sigmoid
