@@ -18,7 +18,7 @@ from tasks.flags import flag, flag_value, given, refuse, show
 from tasks.metrics import Exits, Tally
 from tasks.own_network import check_same, own_code
 from tasks.runs import EVALUATIONS, PRETRAINED, Run, is_shipped, open_trained
-from tasks.trainers import THREADS, init_state, load_state, make_trainer
+from tasks.trainers import THREADS, make_state, make_trainer
 
 EXAMPLES, DRAWS = Integer(1, 10**7), Integer(1, 4096)
 SPLIT, POLICY, Q = Choice(("test", "valid")), Choice(POLICIES), Number("(0, 1]")
@@ -105,9 +105,9 @@ def evaluate_run(task: type[Task], options: argparse.Namespace) -> int:
     trained.own = check_same(code, run.own, run.folder)
     trainer, file = make_trainer(backend, trained, threads, code), getattr(options, "checkpoint", run.folder)
     if trained.own is None:  # the parameters are enough, and all that a shipped checkpoint has
-        state = init_state(trainer, parameters(found.arrays), file)
+        state = make_state(trainer.init, parameters(found.arrays), file)
     else:  # which may have more, such as running means
-        state = load_state(trainer, found.arrays, file)
+        state = make_state(trainer.load, found.arrays, file)
     made = trained  # its files are opened once
     if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
         explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])

@@ -31,7 +31,7 @@ from tasks.evaluation import evaluate
 from tasks.metrics import Window
 from tasks.progress import progress
 from tasks.runs import Run, open_trained
-from tasks.trainers import init_state, load_state
+from tasks.trainers import make_state
 
 
 class StopSignals:
@@ -110,10 +110,10 @@ class Training:
             params = first_parameters(task)
             if run.origin.began_with not in (None, checkpoints.fingerprint(params or {})):
                 raise Refused(f"--start {self.config.start} has changed since {run.folder} began with it")
-            self.state = init_state(trainer, params, self.config.start)
+            self.state = make_state(trainer.init, params, self.config.start)
         else:
             self.update, self.window = start.about["update"], Window(**start.about["window"])
-            self.state = load_state(trainer, start.arrays, run.checkpoints)
+            self.state = make_state(trainer.load, start.arrays, run.checkpoints)
         self.saved = self.update if start is not None else None
         if stop_at is not None and stop_at <= self.update:
             raise Refused(f"--stop-at {stop_at}: {run.folder} is at update {self.update} already")
