@@ -42,6 +42,13 @@ def words(seed: int, stream: int, indices: Iterable[int], size: int) -> np.ndarr
     return np.stack(long).astype("<u8").view("<u4")[:, :size]
 
 
+def ranks(random: np.ndarray) -> np.ndarray:
+    """The rank of each of n entries, `[..., n]` uint32, from its word: no two of an example are equal."""
+    count = random.shape[-1]
+    free = np.uint32((1 << (count - 1).bit_length()) - 1)  # the lowest bits are the entry's number
+    return (random & ~free) | np.arange(count, dtype=np.uint32)
+
+
 def example_ids(split: str, indices: Sequence[int] | range, batch_size: int) -> np.ndarray:
     """Ids that count through a split, `[K, B]` int64; in evaluation a batch has EVAL_BATCH examples."""
     size = batch_size if split == "train" else EVAL_BATCH
