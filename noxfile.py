@@ -103,8 +103,8 @@ def test_agree(session: nox.Session) -> None:
 
 
 # The same on each Python that the package claims and that is installed.
-for test in (test_ref, test_torch, test_jax):
-    nox.session(test, python=PYTHONS, name=f"{test.__name__}_pythons", default=False)
+for name, test in (("ref", test_ref), ("torch", test_torch), ("jax", test_jax)):
+    nox.session(python=PYTHONS, name=f"test_{name}_pythons", default=False)(test)
 
 
 @nox.session(default=False)

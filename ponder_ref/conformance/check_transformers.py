@@ -46,8 +46,8 @@ def _compare_slopes(trial: Trial, requirement: str, what: str, params: Arrays, g
 
 
 def _story_weights(trial: Trial, layers: int) -> Arrays:
-    sizes = {"vocabulary": 5, "outputs": 3, "tokens": TOKENS, "sentences": 5, "embedding": 4, "attention": 4}
-    return _moved(trial, Transformer(**sizes, heads=HEADS, transition=3, layers=layers, steps=2), 0.1)
+    sizes: dict[str, Any] = {"vocabulary": 5, "outputs": 3, "tokens": TOKENS, "sentences": 5, "embedding": 4}
+    return _moved(trial, Transformer(**sizes, attention=4, heads=HEADS, transition=3, layers=layers, steps=2), 0.1)
 
 
 def _stories(rng: np.random.Generator, batch: tuple[int, ...]) -> Arrays:
@@ -77,7 +77,7 @@ def babi_transformer(trial: Trial) -> None:
             given["kept"] = rng.random((*batch, HEADS, LENGTH, LENGTH)) < 0.7
         got = _run_story(trial.subject.backend, on_backend(trial, params), on_backend(trial, given), steps)
         want = _run_story(ponder_ref, params, given, steps)
-        real = given["words"].any(-1)[..., None]  # what stands in rows of padding is free
+        real = np.asarray(given["words"].any(-1))[..., None]  # what stands in rows of padding is free
         got = (np.where(real, trial.subject.numpy("transformer_transition", got[0]), 0), *got[1:])
         for name, value, right in zip(("h", "y_hat", "halt_logit"), got, want, strict=True):
             what = f"the Transformer's {name} after step {steps}, batch {batch}, {layers} layers"
