@@ -102,9 +102,22 @@ def test_agree(session: nox.Session) -> None:
     )
 
 
-# The same on each Python that the package claims and that is installed.
-for name, test in (("ref", test_ref), ("torch", test_torch), ("jax", test_jax)):
-    nox.session(python=PYTHONS, name=f"test_{name}_pythons", default=False)(test)
+@nox.session(python=PYTHONS, default=False)
+def test_ref_pythons(session: nox.Session) -> None:
+    """As test_ref, on each Python that the package claims and that is installed."""
+    test_reference(session)
+
+
+@nox.session(python=PYTHONS, default=False)
+def test_torch_pythons(session: nox.Session) -> None:
+    """As test_torch, on each Python that the package claims and that is installed."""
+    test_backend(session, "torch", other="jax")
+
+
+@nox.session(python=PYTHONS, default=False)
+def test_jax_pythons(session: nox.Session) -> None:
+    """As test_jax, on each Python that the package claims and that is installed."""
+    test_backend(session, "jax", other="torch")
 
 
 @nox.session(default=False)

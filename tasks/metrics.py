@@ -239,9 +239,10 @@ def bands(rows: list[list[float]]) -> list[tuple[str, int, float, float]]:
     """
     found = []
     for _, band in itertools.groupby(sorted(rows), lambda row: max(4, 1 << (int(row[0]) - 1).bit_length())):
-        groups, n, accuracy, steps = np.array(list(band)).T
-        label = "-".join(dict.fromkeys(f"{group:.0f}" for group in (groups[0], groups[-1])))
-        found.append((label, int(n.sum()), float((n * accuracy).sum() / n.sum()), float((n * steps).sum() / n.sum())))
+        groups, counts, *values = zip(*band, strict=True)
+        label = "-".join(dict.fromkeys(str(int(group)) for group in (groups[0], groups[-1])))
+        means = (sum(n * x for n, x in zip(counts, column, strict=True)) / sum(counts) for column in values)
+        found.append((label, int(sum(counts)), *means))
     return found
 
 
