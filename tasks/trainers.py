@@ -1,11 +1,9 @@
 """Backends' trainers, found by name and loaded only when they are needed."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
-
-import numpy as np
 
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.contracts import Trainer
@@ -78,17 +76,12 @@ def make_trainer(backend: str, task: Task, threads: int, code: Code | None = Non
         raise Refused(f"--backend {backend}: its trainer cannot be made: {in_short(error)}") from None
 
 
-def init_state(trainer: Trainer, params: Mapping[str, np.ndarray] | None, file: object) -> Any:
-    """The state before the first update with these parameters, None are the network's own."""
-    try:
-        return trainer.init(params)
-    except ValueError as error:
-        raise Refused(f"{file} does not fit the run's model: {error}") from None
+def make_state(make: Callable[[Any], Any], values: Any, file: object) -> Any:
+    """A trainer's state: make(values), its `init` of parameters or its `load` of a checkpoint's arrays.
 
-
-def load_state(trainer: Trainer, arrays: dict[str, Any], file: object) -> Any:
-    """The trainer's state from a checkpoint's arrays; those of another model are refused."""
+    Values of another model are refused.
+    """
     try:
-        return trainer.load(arrays)
+        return make(values)
     except (ValueError, KeyError) as error:
         raise Refused(f"{file} does not fit the run's model: {error}") from None

@@ -53,3 +53,11 @@ def answer_shape(model: Rnn, batch: Any) -> tuple[Any, ...]:
 def port(name: str, dtype: str, *shape: Any) -> dict[str, Any]:
     """An input or output, as the description of a file has it."""
     return {"name": name, "dtype": dtype, "shape": list(shape)}
+
+
+def ports(model: Rnn, exit: Exit, seed: dict[str, Any], ids: str, counts: str) -> dict[str, Any]:
+    """Inputs and outputs of a file, in order: the port of its seed, the dtypes of ids and of numbers of steps."""
+    drawn = [seed, port("example_ids", ids, "batch")] if exit.policy == "sample" else []
+    outputs = [port("y_hat", "float32", *answer_shape(model, "batch")), port("steps", counts, "batch")]
+    inputs = [port("x", "float32", "batch", model.inputs), *drawn]
+    return {"inputs": inputs, "outputs": [*outputs, port("iterations", counts)]}

@@ -13,16 +13,9 @@ import numpy as np
 
 from ponder_ref.base import Batch
 from ponder_ref.models.rnn import Rnn
-from tasks.batches import STREAMS, example_ids, words
+from tasks.batches import STREAMS, example_ids, ranks, words
 from tasks.contracts import Task
 from tasks.parity.settings import PRESETS, ParityConfig
-
-
-def ranks(entries: np.ndarray) -> np.ndarray:
-    """The rank of each entry, `[..., bits]` uint32, from its word: no two of an example are equal."""
-    bits = entries.shape[-1]
-    free = np.uint32((1 << (bits - 1).bit_length()) - 1)  # the lowest bits are the entry's number
-    return (entries & ~free) | np.arange(bits, dtype=np.uint32)
 
 
 def make_inputs(random: np.ndarray, bits: int, ones: tuple[int, int | np.ndarray], positions: str) -> np.ndarray:
