@@ -129,6 +129,19 @@ def check_same(code: Code | None, own: Network | None, folder: Path) -> Network 
     return own
 
 
+def check_start(ours: Network, theirs: Network) -> None:
+    """ValueError if a training of our own network cannot begin with theirs: other code, or built for other shapes.
+
+    What its file was called, and the seed that it was built with, may be others.
+    """
+    one, other = ours.to_json()["model"], theirs.to_json()["model"]
+    if any(one[name] != other.get(name) for name in ("kind", "sha256")):
+        raise ValueError("it has another network, or the code of the network has changed since")
+    for name in ("inputs", "outputs", "output", "answers"):
+        if one[name] != other[name]:
+            raise ValueError(f"its network was built for other {'inputs' if name == 'inputs' else 'answers'}")
+
+
 def try_out(code: Code, trainer: Trainer, state: Any, task: Task) -> None:
     """Runs the network on two examples before a folder is made; what it cannot do is refused in one sentence."""
     first = task.batches("train", range(1))

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ponder_ref.checks import quoted
+from ponder_ref.runtime.checkpoint import PREFIX
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.train import REST
 from ponder_ref.runtime.values import Integer
 from tasks.contracts import Task
 from tasks.own_network import Code, in_short
@@ -92,3 +94,18 @@ def load_state(trainer: Trainer, arrays: dict[str, Any], file: object) -> Any:
         return trainer.load(arrays)
     except (ValueError, KeyError) as error:
         raise Refused(f"{file} does not fit the run's model: {error}") from None
+
+
+def first_state(trainer: Trainer, task: Task, values: Mapping[str, np.ndarray] | None) -> Any:
+    """The state before the first update with what `first_parameters` gave.
+
+    Somebody's own network begins with all variables of --start: buffers and weights that are not trained, too.
+    """
+    file = task.config.start
+    if values is None or not task.network().is_own:
+        return init_state(trainer, values, file)
+    arrays = trainer.dump(trainer.init())
+    names = {name: name.partition(".")[2] for name in arrays if name.startswith((PREFIX, REST))}
+    if different := sorted(set(names.values()) ^ set(values)):
+        raise Refused(f"{file} does not fit the run's model: not both have {', '.join(different)}")
+    return load_state(trainer, arrays | {name: values[own] for name, own in names.items()}, file)

@@ -90,6 +90,21 @@ def test_a_run_of_the_tasks_network_takes_no_other(run: Path):
     assert "it has another network" in refused(inside(*START, "--start", "plain", "--out", "third", cwd=run))
 
 
+def test_a_start_is_known_by_the_code_and_its_shapes_not_by_its_name_and_seed(run: Path):
+    (run / "copy").mkdir()
+    shutil.copy(run / "net.py", run / "copy" / "same.py")
+    again = [*START[:-1], "copy/same.py:build", "--updates", "10", "--start", "run"]
+    done = inside(*again, "--out", "second", cwd=run)
+    assert done.returncode == 0, done.stderr
+    first, last = records(run / "second")[0], records(run / "run")[-2]
+    assert (first["update"], first["loss"]) == (0, last["loss"])
+    done = inside(*again, "--seed", "1", "--out", "third", cwd=run)
+    assert done.returncode == 0, done.stderr
+    assert "its network was built for other inputs" in refused(inside(*again, "--bits", "7", "--out", "no", cwd=run))
+    (run / "copy" / "same.py").write_text(NET + "# another\n")
+    assert "it has another network, or the code" in refused(inside(*again, "--out", "no", cwd=run))
+
+
 def test_no_folder_ever_runs_code(run: Path):
     """Nothing that config.json or a checkpoint says has a file run: only the command line does."""
     (run / "net.py").write_text(f"import pathlib\npathlib.Path({str(run / 'ran')!r}).touch()\n" + NET)
