@@ -18,6 +18,7 @@ from ponder_ref.runtime.network import Leaf
 from ponder_ref.runtime.saved import read_saved
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
+from tasks.parity import Parity
 
 BACKEND = ["--backend", "numpy_trainer"]
 START = [*TINY, *BACKEND, "--bits", "6", "--model", "net.py:build"]
@@ -103,6 +104,40 @@ def test_a_start_is_known_by_the_code_and_its_shapes_not_by_its_name_and_seed(ru
     assert "its network was built for other inputs" in refused(inside(*again, "--bits", "7", "--out", "no", cwd=run))
     (run / "copy" / "same.py").write_text(NET + "# another\n")
     assert "it has another network, or the code" in refused(inside(*again, "--out", "no", cwd=run))
+
+
+@pytest.fixture
+def brought(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a run of a network that the task brings; there is none of that name where the command is given."""
+    (folder / "clone").mkdir()
+    shutil.move(folder / "net.py", folder / "clone" / "net.py")
+    (folder / "clone" / "second.py").write_text(NET)
+    monkeypatch.setattr("tasks.own_network.ROOT", folder / "clone")
+    monkeypatch.setattr(Parity, "NETWORKS", {"numpy_trainer": "net.py:build", "second_trainer": "second.py:build"})
+    done = inside(*START[:-2], "--updates", "20", "--out", "run", "--stop-at", "10", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_network_that_the_task_brings_may_change_its_text(brought: Path):
+    (brought / "clone" / "net.py").write_text(NET + "# a comment\n")
+    start = [*START[:-2], "--updates", "10", "--start", "run"]
+    for flags in (["--evaluate", "run", *BACKEND], ["--out", "run", "--resume", *BACKEND], [*start, "--out", "next"]):
+        done = inside(*flags, cwd=brought)
+        assert done.returncode == 0, done.stderr
+
+
+def test_a_network_that_the_task_brings_is_known_by_the_backend(brought: Path):
+    for flags in (["--evaluate", "run"], ["--out", "run", "--resume"]):
+        sentence = refused(inside(*flags, "--backend", "second_trainer", cwd=brought))
+        assert "run has the network net.py:build, and second.py:build, that of the other backend, has" in sentence
+        sentence = refused(inside(*flags, *BACKEND, "--model", "clone/net.py:build", cwd=brought))
+        assert "--model goes with a run that began with it" in sentence
+    model = ["--model", "clone/net.py:build"]
+    done = inside(*START[:-2], *model, "--updates", "10", "--out", "own", cwd=brought)
+    assert done.returncode == 0, done.stderr
+    sentence = refused(inside("--evaluate", "own", *BACKEND, cwd=brought))
+    assert "whose code is needed again: --model clone/net.py:build" in sentence
 
 
 def test_no_folder_ever_runs_code(run: Path):
