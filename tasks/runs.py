@@ -219,8 +219,12 @@ class Run:
     def evaluate_command(self) -> str:
         return f"{self.command()} --evaluate {shell_word(str(self.folder))}{self.code_flags()}"
 
+    @property
+    def model(self) -> str | None:
+        """What --model named, None for a network of the task, which has no checksum."""
+        return self.own.model.name if self.own is not None and self.own.model.sha256 else None
+
     def code_flags(self) -> str:
         """What a command needs for somebody's own backend or network: the folder's word is not enough."""
-        name = "" if self.own is None else self.own.model.name
-        model = "" if not name or name.startswith(f"tasks/{self.task}/") else f" --model {shell_word(name)}"
+        model = "" if self.model is None else f" --model {shell_word(self.model)}"
         return model + ("" if self.backend in FRAMEWORKS else f" --backend {shell_word(self.backend)}")

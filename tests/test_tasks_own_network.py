@@ -124,7 +124,7 @@ def test_a_network_that_the_task_brings_may_change_its_text(brought: Path):
     start = [*START[:-2], "--updates", "10", "--start", "run"]
     for flags in (["--evaluate", "run", *BACKEND], ["--out", "run", "--resume", *BACKEND], [*start, "--out", "next"]):
         done = inside(*flags, cwd=brought)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0 and "--model" not in done.stdout, done.stderr
 
 
 def test_a_network_that_the_task_brings_is_known_by_the_backend(brought: Path):
@@ -138,6 +138,17 @@ def test_a_network_that_the_task_brings_is_known_by_the_backend(brought: Path):
     assert done.returncode == 0, done.stderr
     sentence = refused(inside("--evaluate", "own", *BACKEND, cwd=brought))
     assert "whose code is needed again: --model clone/net.py:build" in sentence
+
+
+def test_commands_name_the_model_also_of_a_file_in_the_tasks_folder(folder: Path):
+    (folder / "tasks" / "parity").mkdir(parents=True)
+    shutil.move(folder / "net.py", folder / "tasks" / "parity" / "mine.py")
+    start = [*START[:-1], "tasks/parity/mine.py:build", "--updates", "20", "--out", "run", "--stop-at", "10"]
+    words = inside(*start, cwd=folder).stdout.partition("go on with: python -m tasks.parity ")[2].split()
+    assert words[-4:-2] == ["--model", "tasks/parity/mine.py:build"]
+    done = inside(*words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "--evaluate run --model tasks/parity/mine.py:build" in done.stdout
 
 
 def test_no_folder_ever_runs_code(run: Path):
