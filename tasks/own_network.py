@@ -19,7 +19,7 @@ import numpy as np
 
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.contracts import Trainer
-from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.errors import Refused, shell_word
 from ponder_ref.runtime.files import read_bytes
 from ponder_ref.runtime.network import Leaf, Network, Own, Problem
 from ponder_ref.runtime.settings import Halting
@@ -126,7 +126,8 @@ def check_same(code: Code | None, own: Network | None, folder: Path) -> Network 
         return None
     name, is_brought = own.model.name, not own.model.sha256
     if code is None or (code.is_brought and not is_brought):
-        raise Refused(f"{folder} has a network of somebody's own, whose code is needed again: --model {name}")
+        again = f"--model {shell_word(name)}"
+        raise Refused(f"{folder} has a network of somebody's own, whose code is needed again: {again}")
     if is_brought and not code.is_brought:
         raise Refused(f"--model goes with a run that began with it, and {folder} has the task's own network")
     if is_brought and code.given != name:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -14,12 +15,14 @@ pytest.importorskip("matplotlib")
 
 from task_helpers import TINY, contents, inside, parity, records, refused
 
+from ponder_ref.runtime.checkpoint import Checkpoint, read, to_bytes
 from ponder_ref.runtime.network import Leaf
 from ponder_ref.runtime.saved import read_saved
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
 from tasks.parity import Parity
 
+FORM = ("format", "checksum")  # what is written around a checkpoint's own words
 BACKEND = ["--backend", "numpy_trainer"]
 START = [*TINY, *BACKEND, "--bits", "6", "--model", "net.py:build"]
 NET = "def build(problem):\n    assert problem.halting['max_steps'] == 5\n    return 0.5\n"
@@ -161,6 +164,20 @@ def test_no_folder_ever_runs_code(run: Path):
         assert inside(*flags, *BACKEND, cwd=run).returncode == 2
         assert inside(*flags, *BACKEND, "--model", "net.py:build", cwd=run).returncode == 2  # other bytes: not run
     assert not (run / "ran").exists()
+
+
+def test_a_name_in_a_folder_is_one_word_of_the_command_that_is_printed(run: Path):
+    name = "a.py:build; touch b $(touch c)"
+    content = json.loads((run / "run" / "config.json").read_text())
+    content["network"]["model"]["name"] = name
+    (run / "run" / "config.json").write_text(json.dumps(content))
+    file = run / "run" / "checkpoints" / "update-00000010.safetensors"
+    found = read(file)
+    found.about["network"]["model"]["name"] = name
+    file.write_bytes(to_bytes(Checkpoint(found.arrays, {k: v for k, v in found.about.items() if k not in FORM})))
+    for flags in (["--evaluate", "run"], ["--out", "run", "--resume"]):
+        sentence = refused(inside(*flags, *BACKEND, cwd=run))
+        assert shlex.split(sentence.partition("needed again: ")[2]) == ["--model", name]
 
 
 @pytest.mark.parametrize(
