@@ -73,9 +73,8 @@ def make_trainer(backend: str, task: Task, threads: int, code: Code | None = Non
             raise code.refusal(error) from None
         if isinstance(error, ValueError):
             raise Refused(f"backend {quoted(backend)}: {error}") from None
-        if isinstance(error, RuntimeError):  # JAX's, where JAX_PLATFORMS names what this machine does not have
-            raise Refused(f"backend {quoted(backend)} cannot be started: {in_short(error)}") from None
-        if backend in FRAMEWORKS:  # a fault of this project, which should be seen
+        # A RuntimeError may be the machine's: JAX raises one where JAX_PLATFORMS names what is not there.
+        if backend in FRAMEWORKS and not isinstance(error, RuntimeError):  # a fault of this project, to be seen
             raise
         raise Refused(f"--backend {backend}: its trainer cannot be made: {in_short(error)}") from None
 
