@@ -25,13 +25,15 @@ from ponder_ref.runtime import checkpoint as checkpoints
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import SIGNALS, Diverged, Interrupted, Refused, Terminated, interrupted
 from ponder_ref.runtime.saved import network_of
+from ponder_ref.runtime.train import REST
 from tasks.batches import prefetch, stretches
 from tasks.contracts import Task
 from tasks.evaluation import evaluate
 from tasks.metrics import Window
+from tasks.own_network import check_start
 from tasks.progress import progress
 from tasks.runs import Run, open_trained
-from tasks.trainers import make_state
+from tasks.trainers import first_state, make_state
 
 
 class StopSignals:
@@ -67,7 +69,8 @@ def training_batches(task: Task, indices: Sequence[int] | range) -> Batch:
 def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
     """The parameters that a training begins with: the task's, or those of the checkpoint of --start.
 
-    None are those that a network of somebody's own is built with.
+    Of a network of somebody's own they are all its variables, also those that are not trained; None are those that it
+    is built with.
     """
     network = task.network()
     if task.config.start is None:
@@ -88,8 +91,8 @@ def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
     try:
         theirs = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
         if network.is_own:
-            if theirs.model != network.model:
-                raise ValueError("it has another network, or one for other inputs")
+            check_start(network, theirs)
+            params |= {name.removeprefix(REST): x for name, x in found.arrays.items() if name.startswith(REST)}
         else:
             check_parameters(network.model, params)
     except ValueError as error:
@@ -110,7 +113,7 @@ class Training:
             params = first_parameters(task)
             if run.origin.began_with not in (None, checkpoints.fingerprint(params or {})):
                 raise Refused(f"--start {self.config.start} has changed since {run.folder} began with it")
-            self.state = make_state(trainer.init, params, self.config.start)
+            self.state = first_state(trainer, task, params)
         else:
             self.update, self.window = start.about["update"], Window(**start.about["window"])
             self.state = make_state(trainer.load, start.arrays, run.checkpoints)

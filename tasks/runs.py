@@ -222,9 +222,8 @@ class Run:
 
     @property
     def model(self) -> str | None:
-        """What --model named, None for the task's network."""
-        name = None if self.own is None else self.own.model.name
-        return None if name is None or name.startswith(f"tasks/{self.task}/") else name
+        """What --model named, None for a network of the task, which has no checksum."""
+        return self.own.model.name if self.own is not None and self.own.model.sha256 else None
 
     def code_flags(self) -> str:
         """What a command needs for somebody's own backend or network: the folder's word is not enough."""

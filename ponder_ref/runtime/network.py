@@ -44,7 +44,8 @@ class Leaf:
 class Own:
     """A network of somebody's own, as a run notes it. Its code is given again whenever it is needed, never imported.
 
-    `name` is what the command line called it (my_net.py:build), `sha256` the checksum of that file.
+    `name` is what the command line called it (my_net.py:build), `sha256` the checksum of that file; "" if a task brings
+    the network: then the name, of the task's file for a backend, is what it is known by.
     """
 
     name: str

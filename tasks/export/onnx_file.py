@@ -16,8 +16,9 @@ from onnx import helper
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.sampling import MASK, PARITY, ROTATIONS
 from tasks.export.graph import Carried, Graph, Start, dtype_code, info
-from tasks.export.policy import Exit, port, ports
+from tasks.export.policy import Exit, check_written, port, ports
 
+POLICIES = ("sample", "quantile", "fixed", "expected")  # those that are written here
 OPSET, IR_VERSION = 18, 9  # 18 is the first with bitwise operators; 9 is the format that came with it
 BLOCK = 16  # steps whose uniforms are made together: a runtime's price is by the node, and Threefry has many
 PORTS = (port("seed", "uint64"), "int64", "int64")
@@ -158,6 +159,7 @@ class Step:
 
 def write(model: Rnn, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
     """The file: inputs and outputs as `ports` has them, the description as JSON in the metadata under "pondernet"."""
+    check_written(exit, POLICIES, "onnx")
     g = Graph()
     step = Step(g, model, params, exit)
     last = g.loop(exit.max_steps, step.start(g, model.hidden), step)

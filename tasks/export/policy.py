@@ -17,6 +17,7 @@ from ponder_ref import checks
 from ponder_ref.checks import check_choice
 from ponder_ref.exits import POLICIES
 from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.errors import Refused
 
 MOST_STEPS = 2**16 - 1  # what the counter of S2 has room for
 
@@ -43,6 +44,12 @@ class Exit:
         """What the policy uses, as plain values."""
         own = {"quantile": ("q",), "expected": ("epsilon", "remainder")}.get(self.policy, ())
         return {"name": self.policy, "max_steps": self.max_steps} | {name: getattr(self, name) for name in own}
+
+
+def check_written(exit: Exit, policies: tuple[str, ...], format: str) -> None:
+    """Refuses a policy that the exporter of a format does not write, though `predict` has it."""
+    if exit.policy not in policies:
+        raise Refused(f"--policy {exit.policy} cannot be exported to {format}; what can be is {', '.join(policies)}")
 
 
 def answer_shape(model: Rnn, batch: Any) -> tuple[Any, ...]:

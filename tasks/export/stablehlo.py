@@ -13,8 +13,9 @@ from jax.nn import log_sigmoid, sigmoid
 from ponder_jax import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_jax.sampling import threefry2x32
 from ponder_ref.models.rnn import Rnn
-from tasks.export.policy import Exit, answer_shape, port, ports
+from tasks.export.policy import Exit, answer_shape, check_written, port, ports
 
+POLICIES = ("sample", "quantile", "fixed", "expected")  # those that are written here
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 PORTS = (port("seed", "uint32", 2), "uint32", "int32")  # without x64 JAX has no 64-bit integers
 
@@ -109,6 +110,7 @@ def program(model: Rnn, params: Mapping[str, Any], exit: Exit):
 
 def write(model: Rnn, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
     """The file: a program for any batch and platform, its arguments and results as `ports` has them."""
+    check_written(exit, POLICIES, "stablehlo")
     del description  # the format has no place for it
     weights = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
     (batch,) = jax.export.symbolic_shape("batch")
