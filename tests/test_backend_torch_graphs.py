@@ -158,3 +158,32 @@ def test_half_precision_copies_and_other_axes():
     with torch.no_grad():
         other.step.get_parameter("rnn.w_h").zero_()
     assert torch.equal(net(X.float()).y_hat, want.y_hat) and not torch.equal(other(X.float()).y_hat, want.y_hat)
+
+
+def test_modes_and_other_tensors_leave_nothing_behind():
+    """After fake tensors, a trace, or a type of somebody's own a net gives plain tensors with its numbers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils.flop_counter import FlopCounterMode
+
+    class Named(torch.Tensor):
+        pass
+
+    net = make_net("ponder_torch", MODEL, MODEL.initial_parameters(1), max_steps=STEPS).double()
+    want, grads = net(X).y_hat, wanted(net, X)
+    with torch.no_grad():  # torch warns of what its own fake tensors do with gradients
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            assert net(mode.from_tensor(X)).y_hat.shape == want.shape
+        assert net(mode.from_tensor(X)).y_hat.shape == want.shape  # a fake tensor that left its mode
+        assert type(net(X).y_hat) is torch.Tensor
+    torch.testing.assert_close(net(X.as_subclass(Named)).y_hat.as_subclass(torch.Tensor), want)
+    torch.testing.assert_close(make_fx(lambda x: net(x).y_hat)(X)(OTHER), net(OTHER).y_hat)
+    loss = loss_of(net, X)
+    with FlopCounterMode(display=False) as counted:
+        assert_same(gradients(net, loss), grads)
+        net(X)
+    assert counted.get_total_flops() > 0
+    for _ in range(3):
+        out = net(X)
+        assert type(out.y_hat) is torch.Tensor and torch.equal(out.y_hat, want)
+        assert_same(gradients(net, loss_of(net, X)), grads)
