@@ -187,3 +187,33 @@ def test_modes_and_other_tensors_leave_nothing_behind():
         out = net(X)
         assert type(out.y_hat) is torch.Tensor and torch.equal(out.y_hat, want)
         assert_same(gradients(net, loss_of(net, X)), grads)
+
+
+def test_a_replaced_step_and_hooks_are_not_passed_over():
+    """The fast unroll is for the steps of the class that wrote it: `net(x)` is then step by step, as `predict` is."""
+    from ponder_torch.models.rnn import Step as Rnn
+
+    class Other(Rnn):
+        def forward(self, projected, h):
+            y_hat, h, z = super().forward(projected, h)
+            return y_hat + 7.0, h, z
+
+    class Start(Rnn):
+        def initial_state(self, projected):
+            return super().initial_state(projected) + 1.0
+
+    x, plain = X.float(), ponder_torch.PonderNet(Rnn(MODEL), max_steps=STEPS)
+    want = plain(x)
+    torch.testing.assert_close(ponder_torch.PonderNet(Other(MODEL), max_steps=STEPS)(x).y_hat, want.y_hat + 7.0)
+    net = ponder_torch.PonderNet(Start(MODEL), max_steps=STEPS)
+    torch.testing.assert_close(net(x).y_hat[-1], net.predict(x, policy="fixed").y_hat)
+    calls = []
+    hook = plain.step.register_forward_hook(lambda *_: calls.append(1))  # type: ignore[union-attr]
+    torch.testing.assert_close(plain(x).y_hat, want.y_hat)
+    assert len(calls) == STEPS
+    hook.remove()
+    plain(x)
+    assert len(calls) == STEPS
+    replaced = copy.deepcopy(plain)
+    replaced.step.forward = lambda p, h: (p[:, 0] * 0, h, h[:, 0])  # type: ignore[union-attr]
+    assert (replaced(x).y_hat == 0).all()
