@@ -87,6 +87,13 @@ class Network:
     def is_own(self) -> bool:
         return self.model.kind == OWN
 
+    def check_built(self, found: Halting) -> None:
+        """Refuses what `build` made if it ponders in another way than is described."""
+        for name, wanted in dataclasses.asdict(self.halting).items():
+            if (value := getattr(found, name)) != wanted:
+                said = f"must return a PonderNet with {name} {wanted!r}, as the network is described, got {value!r}"
+                raise ValueError(f"build {said}: it should be PonderNet(step, ..., **problem.halting)")
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` gives back an equal description."""
         model = dataclasses.asdict(self.model)
