@@ -218,7 +218,9 @@ def test_a_network_of_ones_own_needs_its_code(tmp_path: Path):
     x = torch.randn(2, 4)
     assert torch.equal(again(x).y_hat, net(x).y_hat) and again.halting == net.halting
     again.save(tmp_path)
-    assert torch.equal(load(tmp_path, build=own_net)(x).y_hat, net(x).y_hat)
+    told = []
+    assert torch.equal(load(tmp_path, build=lambda p: told.append(p) or own_net(p))(x).y_hat, net(x).y_hat)
+    assert (told[0].inputs, told[0].outputs, told[0].output, told[0].answers) == (None,) * 4  # it had no task
     for build, said in (
         (None, r"build must be given, the function that makes this network \(Own\)"),
         (lambda problem: problem, "build must return a PonderNet of ponder_torch, got Problem"),
