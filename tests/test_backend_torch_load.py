@@ -255,9 +255,11 @@ def test_what_is_refused(tmp_path: Path):
         with pytest.raises(ValueError, match=r"update-00000000\.safetensors"):
             load(folder)
     prior = ponder_torch.uniform_log_prior(4)
-    net = PonderNet(ponder_torch.models.step_of(MODELS["rnn"]), max_steps=4, log_prior=prior)
-    with pytest.raises(ValueError, match="saved with the name of its prior, and log_prior has none"):
-        net.save(tmp_path / "saved")
+    for step in (ponder_torch.models.step_of(MODELS["rnn"]), Own()):
+        start = torch.zeros_like if isinstance(step, Own) else None
+        net = PonderNet(step, initial_state=start, max_steps=4, log_prior=prior)
+        with pytest.raises(ValueError, match="saved with the name of its prior, and log_prior has none"):
+            net.save(tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
 
 

@@ -316,3 +316,13 @@ def test_priors_that_are_taken(dtype: torch.dtype):
         return PonderNet(torch.add, max_steps=3, initial_state=zeros, log_prior=prior).log_prior * 2
 
     assert torch.func.vmap(kept)(torch.zeros(2, 3, dtype=dtype)).shape == (2, 3)
+
+
+def test_a_prior_keeps_its_precision_where_the_net_is_cast():
+    prior = ponder_torch.geometric_log_prior(0.2, 20)
+    net = PonderNet(Step(), max_steps=20, initial_state=zeros, log_prior=prior)
+    logits = torch.zeros(1, dtype=torch.bfloat16)
+    for cast in (net.bfloat16(), net.double(), net.half(), net.to(torch.float32)):
+        assert torch.equal(cast.log_prior_over(20, logits), prior)
+    assert net.log_prior_over(20, logits.double()).dtype == torch.float64
+    assert net.to("meta").log_prior.device.type == "meta"  # it moves like any buffer

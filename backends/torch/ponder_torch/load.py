@@ -45,8 +45,8 @@ def save(net: PonderNet, folder: str | Path) -> Path:
     from ponder_ref.runtime.errors import Refused
     from ponder_ref.runtime.saved import write_saved
 
-    if net.settings is not None and net.log_prior is not None:
-        raise ValueError("a network of the paper is saved with the name of its prior, and log_prior has none")
+    if net.log_prior is not None:
+        raise ValueError("a network is saved with the name of its prior, and log_prior has none")
     params, rest = ({name: to_numpy(x) for name, x in part.items()} for part in variables(net))
     try:
         return write_saved(folder, net.network, params, rest)

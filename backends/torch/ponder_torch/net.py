@@ -89,6 +89,14 @@ class PonderNet(nn.Module):
         self.log_prior: torch.Tensor | None
         self.register_buffer("log_prior", log_prior, persistent=False)
 
+    def _apply(self, *args: Any, **options: Any) -> "PonderNet":
+        """Casts and moves the module as any other; but the prior keeps its precision, as a named one does."""
+        prior = self.log_prior
+        super()._apply(*args, **options)
+        if prior is not None and self.log_prior is not None and self.log_prior.dtype != prior.dtype:
+            self.log_prior = prior.to(self.log_prior.device)
+        return self
+
     def forward(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
         """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation.
 
@@ -146,7 +154,7 @@ class PonderNet(nn.Module):
         if self.log_prior is not None:
             if steps > self.max_steps:
                 raise ValueError(f"log_prior has {self.max_steps} steps, fewer than the {steps} that were run")
-            return self.log_prior
+            return self.log_prior.to(torch.float64 if like.dtype == torch.float64 else torch.float32)
         dtype = "float64" if like.dtype == torch.float64 else "float32"
         return named_log_prior(self.prior, self.lambda_p, max(steps, self.max_steps), dtype=dtype).to(like.device)
 
