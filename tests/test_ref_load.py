@@ -1,5 +1,6 @@
 """Networks from files in NumPy alone: `ponder_ref.load` of what backends save, ship and train."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -108,3 +109,31 @@ def test_what_is_no_network_gets_a_sentence(tmp_path: Path):
     write_saved(tmp_path, Network(own, Halting()), {"w": np.zeros(3)}, {})
     with pytest.raises(ValueError, match=r"somebody's own \(net.py:build\)"):
         ponder_ref.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "changed", "said"),
+    [
+        (RNN, {"halting": {"max_steps": 5 * 10**8}}, r"max_steps must be an integer in 1\.\.65535, got 500000000"),
+        (RNN, {"model": {"hidden": 10**9}}, "must have the shape"),
+        (MODEL, {"model": {"layers": 10**8}}, r"layers must be an integer in 1\.\.1000, got 100000000"),
+        (PAIRS, {"model": {"layers": 10**8}}, r"layers must be an integer in 1\.\.1000, got 100000000"),
+        (MODEL, {"model": {"vocabulary": 10**12}}, "must have the shape"),
+    ],
+)
+def test_a_small_file_asks_for_no_large_network(model, changed, said: str, tmp_path: Path):
+    """What it describes must be what it holds: that is known before anything is made of it."""
+
+    class Described(Network):
+        def to_json(self):
+            found = super().to_json()
+            return {part: {**values, **changed.get(part, {})} for part, values in found.items()}
+
+    write_saved(tmp_path, Described(model, Halting(max_steps=4)), model.initial_parameters(1), {})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=said):
+            ponder_ref.load(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
