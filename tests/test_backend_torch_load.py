@@ -173,6 +173,13 @@ def test_the_dtype_is_that_of_the_file(tmp_path: Path):
     net = load(make_run(train, tmp_path / "run", "rnn")).double()
     net.save(tmp_path / "saved")
     assert {p.dtype for p in load(tmp_path / "saved").parameters()} == {torch.float64}
+    net = own_net().double().eval()
+    net.save(tmp_path / "own")
+    x = torch.randn(2, 4, dtype=torch.float64)
+    assert torch.equal(load(tmp_path / "own", build=own_net)(x).y_hat, net(x).y_hat)
+    net.step.norm.float()  # several dtypes: those it is built with
+    net.save(tmp_path / "own")
+    assert {p.dtype for p in load(tmp_path / "own", build=own_net).parameters()} == {torch.float32}
 
 
 def test_the_shipped_network():
