@@ -292,3 +292,27 @@ print(trainer.dump(trainer.train_steps(trainer.init(), batch)[0])["update"], len
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.split() == ["1", "3"], done.stderr
+
+
+def test_only_the_networks_of_the_paper_are_taken_for_them(tmp_path: Path):
+    """Settings of the same kind, or a class that is derived, do not make a step network one of the paper."""
+
+    class Alike(Own):
+        settings = MODELS["rnn"]
+
+        def initial_state(self, x):
+            return x.new_zeros(len(x), 3)
+
+    class Derived(ponder_torch.models.rnn.Step):
+        def forward(self, projected, h):
+            y_hat, h, z = super().forward(projected, h)
+            return 2 * y_hat, h, z
+
+    x = torch.randn(2, 4)
+    for step, given in ((Alike(), x), (Derived(MODELS["rnn"]), tensors(inputs("rnn")))):
+        net = PonderNet(step, max_steps=3).eval()
+        assert net.settings is None and net.network.is_own
+        net.save(tmp_path)
+        again = load(tmp_path, build=lambda p, step=step: PonderNet(copy.deepcopy(step), **p.halting))
+        assert torch.equal(again(given).y_hat, net(given).y_hat)
+        assert all(name.startswith("step.") for name in train.Trainer(net, Optimiser(), output="binary").params)

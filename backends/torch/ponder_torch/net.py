@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ponder_ref import checks, models
+from ponder_ref import checks
 from ponder_ref.base import Pondered, PonderLoss, Predicted
 from ponder_ref.exits import own_exit
 from ponder_ref.runtime.network import Network, Own
@@ -180,16 +180,18 @@ class PonderNet(nn.Module):
 
     @property
     def settings(self) -> Any:
-        """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
-        settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        return settings if getattr(settings, "kind", None) in models.kinds() else None
+        """The settings of a network of the paper (`ponder_ref.models`); None for any other, be it made of one."""
+        from ponder_torch.models import is_canonical  # which imports this module
+
+        step: Any = self.step
+        return step.settings if self._starts_itself and self.project is None and is_canonical(step) else None
 
     @property
     def network(self) -> Network:
         """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
         if self.settings is not None:
             return Network(self.settings, self.halting)
-        own = Own(type(self.step).__qualname__) if self._described is None else self._described.model
+        own = Own(type(self.step).__qualname__, answers=None) if self._described is None else self._described.model
         return Network(own, self.halting)
 
     def describe(self, network: Network) -> None:
