@@ -252,6 +252,14 @@ def check_step_result(y_hat: Any, halt_logit: Any) -> None:
         )
 
 
+def check_unrolled(y_hat: Any, halt_logits: Any, lengths: Any, max_steps: int) -> None:
+    """What a step's own unroll gave: at most max_steps steps, and shapes as if they were run one by one."""
+    check_steps_first("halt_logits", halt_logits)
+    check_count("the number of steps of an unroll", len(halt_logits), 1, max_steps)
+    check_predictions(y_hat, tuple(halt_logits.shape), "halt_logits")
+    check_lengths(lengths, tuple(halt_logits.shape[1:]))
+
+
 def check_start(initial_state: Any, encoder: Any, project: Any) -> None:
     """A pondering module starts from an initial state or from an encoder, not both."""
     if (initial_state is None) == (encoder is None):

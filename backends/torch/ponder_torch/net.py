@@ -75,7 +75,8 @@ class PonderNet(nn.Module):
         methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
         checks.check_prices(lambda_p, beta, tau)
-        named_log_prior(prior, lambda_p, max_steps)  # complains of what it is not for
+        if log_prior is None:
+            named_log_prior(prior, lambda_p, max_steps)  # complains of what it is not for
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
@@ -108,7 +109,8 @@ class PonderNet(nn.Module):
     def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
         """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
         own = self.method in getattr(self.step, "OWN_METHODS", ())
-        return self._ponder(x, max_steps or self.max_steps, self.method if own else "repeat", None)
+        steps = self.max_steps if max_steps is None else max_steps
+        return self._ponder(x, steps, self.method if own else "repeat", None)
 
     def _ponder(self, x: Any, steps: int, method: str, epsilon: float | None) -> Pondered:
         limits = {"min_steps": min(self.min_steps, steps), "epsilon": epsilon, "act_epsilon": self.act_epsilon}
@@ -120,9 +122,11 @@ class PonderNet(nn.Module):
         if unrolls and _may_unroll(step):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = halt_rule(method, **limits)
-            found = step.unroll(x, 1 if method == "once" else steps, rule)
+            longest = 1 if method == "once" else steps
+            found = step.unroll(x, longest, rule)
             if found is not None:
                 y_hat, z, state, lengths = found
+                checks.check_unrolled(y_hat, z, lengths, longest)
                 return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
         start = self.start(x)
         return ponder(step, *start, max_steps=steps, method=method, remainder=self.remainder, **limits)
