@@ -12,6 +12,7 @@ import numpy as np
 
 LOW_PRECISION = ("bfloat16", "float16")
 FLOATS = (*LOW_PRECISION, "float32", "float64", "complex128")  # complex128: tangents of the reference's complex step
+MOST_STEPS, MOST_LAYERS = 2**16 - 1, 1000  # of a network that is described; S2 counts no further
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
@@ -251,6 +252,14 @@ def check_step_result(y_hat: Any, halt_logit: Any) -> None:
         )
 
 
+def check_unrolled(y_hat: Any, halt_logits: Any, lengths: Any, max_steps: int) -> None:
+    """What a step's own unroll gave: at most max_steps steps, and shapes as if they were run one by one."""
+    check_steps_first("halt_logits", halt_logits)
+    check_count("the number of steps of an unroll", len(halt_logits), 1, max_steps)
+    check_predictions(y_hat, tuple(halt_logits.shape), "halt_logits")
+    check_lengths(lengths, tuple(halt_logits.shape[1:]))
+
+
 def check_start(initial_state: Any, encoder: Any, project: Any) -> None:
     """A pondering module starts from an initial state or from an encoder, not both."""
     if (initial_state is None) == (encoder is None):
@@ -282,7 +291,7 @@ def check_criterion(values: Any, batch: tuple[int, ...], y_hat: Any) -> None:
 def check_exit(rule: Any, policies: Sequence[str]) -> None:
     """The exit policy of `predict`, one of these, and its numbers: an `ExitRule`."""
     check_choice("policy", rule.policy, policies)
-    check_count("max_steps", rule.max_steps, 1, 2**16 - 1)
+    check_count("max_steps", rule.max_steps, 1, MOST_STEPS)
     check_count("seed", rule.seed, 0, 2**64 - 1)
     check_count("draw", rule.draw, 0, 2**12 - 1)
     check_number("q", rule.q, "(0, 1]")

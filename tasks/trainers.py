@@ -1,9 +1,11 @@
 """Backends' trainers, found by name and loaded only when they are needed."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
+
+import numpy as np
 
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.checkpoint import PREFIX
