@@ -110,6 +110,55 @@ def test_the_fast_unroll_is_step_by_step(name: str, way: str, monkeypatch):
         np.testing.assert_allclose(slope, wanted[key], atol=5e-5, err_msg=key)
 
 
+@pytest.mark.parametrize("way", ["ponder", "epsilon"])
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+def test_the_state_has_its_gradient(name: str, way: str, monkeypatch):
+    """Of the Transformer the question's; alone, and together with the loss's share."""
+    net = make_net("ponder_jax", MODELS[name], parameters(name), max_steps=STEPS[name], **WAYS[way])
+    x, held = jax.tree.map(jnp.asarray, inputs(name)), jax.tree.map(jnp.asarray, parameters(name))
+
+    def of(params, share):
+        out = run_with(ponder_jax, net, params, x)
+        state = out.state["h"][:, -1] if isinstance(out.state, dict) else out.state
+        own = jnp.arange(1, len(out.halt_logits) + 1)[:, None] <= out.lengths
+        return (state * jnp.arange(state.size).reshape(state.shape)).sum() + share * (out.halt_logits * own).sum()
+
+    fast = [jax.value_and_grad(of)(held, share) for share in (0.0, 1.0)]
+    monkeypatch.setattr(type(net.step), "unroll", lambda *args: None)
+    for (value, slopes), share in zip(fast, (0.0, 1.0), strict=True):
+        right, wanted = jax.value_and_grad(of)(held, share)
+        np.testing.assert_allclose(value, right, rtol=1e-4)
+        assert np.abs(wanted["embed.words" if name == "transformer" else "rnn.w_x"]).max() > 1
+        for key, slope in slopes.items():
+            np.testing.assert_allclose(slope, wanted[key], rtol=1e-3, atol=2e-3, err_msg=key)
+
+
+@pytest.mark.parametrize("way", ["ponder", "epsilon"])
+def test_the_state_of_pairs_has_its_gradient(way: str):
+    """It is what the decoder made of the query after n = Nᵢ applications, by the standard's functions."""
+    model, steps = MODELS["pairs"], STEPS["pairs"]
+    net = make_net("ponder_jax", model, parameters("pairs"), max_steps=steps, **WAYS[way])
+    x, held = jax.tree.map(jnp.asarray, inputs("pairs")), jax.tree.map(jnp.asarray, parameters("pairs"))
+    lengths = net(x).lengths
+
+    def by_functions(params):
+        h, parts = ponder_jax.pairs_encode(params, x["images"], x["rows"]), []
+        tokens = ponder_jax.pairs_query(params, x["images"], x["query"])
+        for n in range(1, steps + 1):
+            h = ponder_jax.pairs_transition(params, h, n, heads=model.heads)
+            parts.append(ponder_jax.pairs_decode(params, h, tokens, n, heads=model.heads))
+        return jnp.stack(parts)[lengths - 1, jnp.arange(len(lengths))]
+
+    def weighted(run):
+        return lambda params: (run(params) * jnp.sin(jnp.arange(model.embedding))).sum()
+
+    slopes = jax.grad(weighted(lambda params: run_with(ponder_jax, net, params, x).state))(held)
+    wanted = jax.grad(weighted(by_functions))(held)
+    assert np.abs(wanted["encoder.q"]).max() > 1e-3
+    for key, slope in slopes.items():
+        np.testing.assert_allclose(slope, wanted[key], rtol=1e-3, atol=2e-4, err_msg=key)
+
+
 @pytest.mark.parametrize("name", ["rnn", "transformer", "pairs, xl"])
 def test_inside_shard_map(name: str):
     """Loss and gradient where examples leave early: loops keep the types that a mesh gives their arrays."""
