@@ -256,6 +256,30 @@ def test_a_network_of_ones_own(tmp_path: Path):
         ponder_jax.load(tmp_path, build=wider)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_saved(dtype: str, tmp_path: Path):
+    """As float32, so that every backend reads it; what was built in half precision is so again."""
+
+    def halved(problem):
+        net = build(problem)
+        graph, params, rest = nnx.split(net, nnx.Param, ...)
+        return nnx.merge(graph, jax.tree.map(lambda x: x.astype(dtype), params), rest)
+
+    def same(net, other, kind):
+        pairs = zip(*(jax.tree.leaves(nnx.state(each, nnx.Param)) for each in (net, other)), strict=True)
+        assert all((x == y).all() and y.dtype == kind for x, y in pairs)
+
+    net = halved(OWN.problem(Halting(max_steps=3)))
+    net.save(tmp_path / "own")
+    same(net, ponder_jax.load(tmp_path / "own", build=halved), dtype)
+    same(net, ponder_jax.load(tmp_path / "own", build=build), "float32")
+    graph, params = nnx.split(make_net("ponder_jax", MODELS["rnn"], parameters("rnn"), max_steps=2))
+    net = nnx.merge(graph, jax.tree.map(lambda x: x.astype(dtype), params))
+    net.save(tmp_path / "rnn")
+    same(net, ponder_jax.load(tmp_path / "rnn"), "float32")
+    assert ponder_ref.load(tmp_path / "rnn")(inputs("rnn")).y_hat.shape == (2, 9)
+
+
 def test_what_a_run_noted_of_ones_own_network_is_kept(tmp_path: Path):
     from ponder_jax.models import net_of
 

@@ -22,6 +22,9 @@ def load(path: str | Path, *, build: Callable | None = None) -> "PonderNet":
       path: the folder of a run, a folder that `net.save` wrote on any backend, or a file of one.
       build: `build(problem) -> PonderNet`, for a network of somebody's own (`ponder_ref.runtime.network.Problem`).
 
+    Parameters have the dtype of the file, in which half precision is float32; those that `build` made in half precision
+    keep it. float64 needs JAX_ENABLE_X64=1.
+
     ValueError if there is no such network, or it is damaged.
     """
     from ponder_jax.models import net_of
@@ -106,13 +109,23 @@ def is_key(x: jax.Array) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def is_half(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
+
+
 def to_numpy(x: jax.Array) -> np.ndarray:
-    """A variable's array; of random keys their data."""
-    return np.array(jax.random.key_data(x) if is_key(x) else x, order="C")
+    """A variable's array; of random keys their data, of half precision (NumPy lacks bfloat16) float32."""
+    array = np.array(jax.random.key_data(x) if is_key(x) else x, order="C")
+    return array.astype(np.float32) if is_half(array) else array
 
 
 def from_numpy(array: np.ndarray, like: jax.Array, dtype: str | None = None) -> jax.Array:
-    """The array as a variable's: random keys of their data, floats in a dtype if one is given."""
+    """The array as a variable's: random keys of their data, floats in a dtype if one is given.
+
+    Else a variable of half precision keeps its own dtype.
+    """
     if is_key(like):
         return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
+    if dtype is None and is_half(like):
+        return jnp.asarray(array, like.dtype)
     return jnp.asarray(array, dtype if jnp.issubdtype(array.dtype, jnp.floating) else None)
