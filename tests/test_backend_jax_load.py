@@ -19,7 +19,7 @@ import ponder_jax  # noqa: E402
 import ponder_ref  # noqa: E402
 from ponder_jax import train  # noqa: E402
 from ponder_ref.runtime.network import Leaf, Network, Own  # noqa: E402
-from ponder_ref.runtime.saved import write_saved  # noqa: E402
+from ponder_ref.runtime.saved import read_saved, write_saved  # noqa: E402
 from ponder_ref.runtime.settings import Halting, Optimiser  # noqa: E402
 
 SHIPPED = Path(__file__).resolve().parent.parent / "tasks" / "babi" / "pretrained"
@@ -254,6 +254,22 @@ def test_a_network_of_ones_own(tmp_path: Path):
 
     with pytest.raises(ValueError, match=r"step.head.bias must have the shape \(3,\)"):
         ponder_jax.load(tmp_path, build=wider)
+
+
+def test_float64_is_loaded_as_it_is_or_refused(tmp_path: Path):
+    net = build(OWN.problem(Halting(max_steps=3)))
+    saved = read_saved(net.save(tmp_path))
+    params = {name: x.astype(np.float64) for name, x in saved.params.items()}
+    write_saved(tmp_path / "own", saved.network, params, saved.rest)
+    write_saved(tmp_path / "rnn", Network(MODELS["rnn"], Halting(max_steps=3)), MODELS["rnn"].initial_parameters(0), {})
+    cases = {"own": build, "rnn": None}
+    for name, made in cases.items():
+        with pytest.raises(ValueError, match="holds float64, for which JAX needs JAX_ENABLE_X64=1"):
+            ponder_jax.load(tmp_path / name, build=made)
+    with jax.enable_x64(True):
+        for name, made in cases.items():
+            params = nnx.state(ponder_jax.load(tmp_path / name, build=made), nnx.Param)
+            assert {x.dtype for x in jax.tree.leaves(params)} == {np.dtype("float64")}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -35,6 +35,9 @@ def load(path: str | Path, *, build: Callable | None = None) -> "PonderNet":
         saved = read_saved(path)
     except Refused as error:
         raise ValueError(str(error)) from None
+    dtypes = {x.dtype for x in (*saved.params.values(), *saved.rest.values())}
+    if np.dtype(np.float64) in dtypes and not jax.config.jax_enable_x64:  # type: ignore
+        raise ValueError(f"{saved.path} holds float64, for which JAX needs JAX_ENABLE_X64=1 in the environment")
     net = net_of(saved.network, build)
     try:
         put_variables(net, saved.params, saved.rest)
