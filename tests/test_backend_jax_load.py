@@ -159,6 +159,31 @@ def test_the_state_of_pairs_has_its_gradient(way: str):
         np.testing.assert_allclose(slope, wanted[key], rtol=1e-3, atol=2e-4, err_msg=key)
 
 
+def test_the_fast_unroll_is_for_the_steps_of_its_own_class():
+    """A subclass that replaces a step or the start goes step by step; one that brings an unroll again is asked."""
+    from ponder_jax.models.rnn import Step
+
+    class Replaced(Step):
+        def __call__(self, x, h):
+            y_hat, h, z = super().__call__(x, h)
+            return jnp.full_like(y_hat, 7.0), h, z
+
+    class Elsewhere(Step):
+        def initial_state(self, x):
+            return jnp.ones_like(x)
+
+    class Unrolled(Replaced):
+        def unroll(self, x, max_steps, rule):
+            y_hat, *rest = super().unroll(x, max_steps, rule)
+            return jnp.full_like(y_hat, 8.0), *rest
+
+    x = jnp.asarray(inputs("rnn"))
+    nets = [ponder_jax.PonderNet(kind(MODELS["rnn"]), max_steps=3) for kind in (Step, Replaced, Elsewhere, Unrolled)]
+    own, replaced, elsewhere, unrolled = (net(x).y_hat for net in nets)
+    assert (replaced == 7).all() and (unrolled == 8).all() and not jnp.allclose(own, elsewhere)
+    np.testing.assert_allclose(elsewhere[-1], nets[2].predict(x, policy="fixed").y_hat, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["rnn", "transformer", "pairs, xl"])
 def test_inside_shard_map(name: str):
     """Loss and gradient where examples leave early: loops keep the types that a mesh gives their arrays."""

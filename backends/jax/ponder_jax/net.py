@@ -113,7 +113,7 @@ class PonderNet(nnx.Module):
         if unrolls and method in getattr(step, "OWN_METHODS", ()):
             checks.check_count("max_steps", steps, 1)
             return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
-        if unrolls and hasattr(step, "unroll"):
+        if unrolls and _may_unroll(step):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = halt_rule(method, **limits)
             found = step.unroll(x, 1 if method == "once" else steps, rule)
@@ -222,6 +222,14 @@ class Method:
     def __call__(self, *args: Any) -> Any:
         # A copy, so that what a call changes in the module (counts of random numbers, say) belongs to this trace.
         return getattr(nnx.merge(self.graph, self.variables, copy=True), self.name)(*args)
+
+
+def _may_unroll(step: Any) -> bool:
+    """Whether the step has a fast unroll that is of its own steps: no subclass has replaced what they do."""
+    kind = type(step)
+    owner = next((each for each in kind.__mro__ if "unroll" in vars(each)), None)
+    names = ("__call__", "project", "initial_state")
+    return owner is not None and all(getattr(kind, name, None) is getattr(owner, name, None) for name in names)
 
 
 def _check_closure(name: str, function: Any) -> None:
