@@ -20,6 +20,9 @@ import ponder_ref  # noqa: E402
 import ponder_torch  # noqa: E402
 from ponder_ref.models._buckets import bucket_lengths  # noqa: E402
 from ponder_ref.models._ut_act import ut_act  # noqa: E402
+from ponder_ref.runtime.network import Leaf, Network  # noqa: E402
+from ponder_ref.runtime.network import Own as OwnNetwork  # noqa: E402
+from ponder_ref.runtime.settings import Halting, Optimiser  # noqa: E402
 from ponder_torch import PonderNet, load, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -215,15 +218,28 @@ def test_a_network_of_ones_own_needs_its_code(tmp_path: Path):
     x = torch.randn(2, 4)
     assert torch.equal(again(x).y_hat, net(x).y_hat) and again.halting == net.halting
     again.save(tmp_path)
-    assert torch.equal(load(tmp_path, build=own_net)(x).y_hat, net(x).y_hat)
+    told = []
+    assert torch.equal(load(tmp_path, build=lambda p: told.append(p) or own_net(p))(x).y_hat, net(x).y_hat)
+    assert (told[0].inputs, told[0].outputs, told[0].output, told[0].answers) == (None,) * 4  # it had no task
     for build, said in (
         (None, r"build must be given, the function that makes this network \(Own\)"),
         (lambda problem: problem, "build must return a PonderNet of ponder_torch, got Problem"),
         (lambda problem: own_net(problem, 5), r"does not fit the network: step.linear.weight must have the shape"),
-        (lambda problem: PonderNet(lambda x, h: (h, h, h), max_steps=2, initial_state=lambda x: x), "missing"),
+        (lambda problem: PonderNet(lambda x, h: (h, h, h), max_steps=4, initial_state=lambda x: x), "missing"),
+        (
+            lambda problem: PonderNet(Own(), initial_state=torch.zeros_like, **{**problem.halting, "max_steps": 3}),
+            "build must return a PonderNet with max_steps 4, as the network is described, got 3: it should be Ponder",
+        ),
+        (
+            lambda problem: PonderNet(Own(), initial_state=torch.zeros_like, max_steps=4, method="repeat"),
+            "build must return a PonderNet with method 'ponder', as the network is described, got 'repeat'",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             load(tmp_path, build=build)
+    described = Network(OwnNetwork("a.py:build", "", Leaf((4,), "float32"), 1, "binary"), Halting(max_steps=5))
+    with pytest.raises(ValueError, match="PonderNet with max_steps 5, as the network is described, got 4"):
+        train.make_trainer(described, Optimiser(), build=lambda problem: own_net())
 
 
 def test_what_is_refused(tmp_path: Path):

@@ -109,7 +109,7 @@ class PonderNet(nn.Module):
         if unrolls and method in getattr(step, "OWN_METHODS", ()):
             checks.check_count("max_steps", steps, 1)
             return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
-        if unrolls and hasattr(step, "unroll"):
+        if unrolls and _may_unroll(step):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = halt_rule(method, **limits)
             found = step.unroll(x, 1 if method == "once" else steps, rule)
@@ -181,9 +181,7 @@ class PonderNet(nn.Module):
         """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
         if self.settings is not None:
             return Network(self.settings, self.halting)
-        own = (
-            Own(type(self.step).__qualname__, "", [], 1, "binary") if self._described is None else self._described.model
-        )
+        own = Own(type(self.step).__qualname__) if self._described is None else self._described.model
         return Network(own, self.halting)
 
     def describe(self, network: Network) -> None:
@@ -200,6 +198,20 @@ class PonderNet(nn.Module):
         return (
             f"method={self.method!r}, max_steps={self.max_steps}, epsilon={self.epsilon}, remainder={self.remainder!r}"
         )
+
+
+def _may_unroll(step: Any) -> bool:
+    """Whether the step has a fast unroll that is of its own steps: nothing of them is replaced, and no hook waits."""
+    if not hasattr(step, "unroll"):
+        return False
+    if isinstance(step, nn.Module) and (
+        step._forward_hooks or step._forward_pre_hooks or step._backward_hooks or step._backward_pre_hooks
+    ):
+        return False
+    kind, replaced = type(step), getattr(step, "__dict__", {})
+    owner = next((each for each in kind.__mro__ if "unroll" in vars(each)), kind)
+    names = ("forward", "__call__", "project", "initial_state")
+    return all(getattr(kind, name, None) is getattr(owner, name, None) and name not in replaced for name in names)
 
 
 def _values(x: Any) -> np.ndarray | None:
