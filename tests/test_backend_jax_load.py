@@ -1,5 +1,6 @@
 """Networks in files on JAX, through public names: runs, saved and shipped networks, one's own; the fast unrolls."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -279,6 +280,10 @@ def test_a_network_of_ones_own(tmp_path: Path):
 
     with pytest.raises(ValueError, match=r"step.head.bias must have the shape \(3,\)"):
         ponder_jax.load(tmp_path, build=wider)
+    for other in ({"max_steps": 2}, {"method": "repeat"}):
+        (name,) = other
+        with pytest.raises(ValueError, match=f"build must return a PonderNet with {name} .*, as the network is descr"):
+            ponder_jax.load(tmp_path, build=lambda problem, o=other: build(OWN.problem(replace(halting, **o))))
 
 
 def test_float64_is_loaded_as_it_is_or_refused(tmp_path: Path):
