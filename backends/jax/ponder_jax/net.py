@@ -182,7 +182,7 @@ class PonderNet(nnx.Module):
             return Network(self.settings, self.halting)
         if self._described is not None:
             return Network(from_json(json.loads(self._described)).model, self.halting)
-        return Network(Own(type(self.step).__qualname__, "", [], 1, "binary"), self.halting)
+        return Network(Own(type(self.step).__qualname__), self.halting)
 
     def describe(self, network: Network) -> None:
         """Notes what a network of somebody's own was built for, so that `save` can write it down."""
