@@ -306,3 +306,29 @@ def test_priors_that_are_taken(dtype: str):
     for prior in (jnp.log(jnp.full(3, 1 / 3)), jnp.log(jnp.array([0.5, 0.5, 0.0])), np.log([0.25, 0.25, 0.5])):
         build(jnp.asarray(prior, dtype))
     jax.jit(lambda prior: build(prior).log_prior[...])(jnp.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "length", "sentence"),
+    [
+        (((4, 6), (4, 5), (6,)), 4, "y_hat"),
+        (((4, 6), (4, 6), (5,)), 4, "lengths must have the shape"),
+        (((5, 6), (5, 6), (6,)), 4, "unroll must return 1 to 4 steps"),
+        (((4, 6), (4, 6), (6,)), 9, "lengths of an unroll must be 1 to its 4 steps"),
+        (((4, 6), (4, 6)), 4, r"unroll must return \(y_hat, halt_logits, state, lengths\) or None, got 3 things"),
+    ],
+)
+def test_what_an_unroll_returns_is_checked(shapes: tuple, length: int, sentence: str):
+    class Fast(nnx.Module):
+        def initial_state(self, x):
+            return x
+
+        def __call__(self, x, h):
+            return h, h, h
+
+        def unroll(self, x, max_steps, rule):
+            y_hat, z, *lengths = shapes
+            return jnp.zeros(y_hat), jnp.zeros(z), None, *(jnp.full(each, length) for each in lengths)
+
+    with pytest.raises(ValueError, match=sentence):
+        PonderNet(Fast(), max_steps=4)(jnp.zeros(6))

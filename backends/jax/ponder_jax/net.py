@@ -116,9 +116,13 @@ class PonderNet(nnx.Module):
         if unrolls and _may_unroll(step):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = halt_rule(method, **limits)
-            found = step.unroll(x, 1 if method == "once" else steps, rule)
+            most = 1 if method == "once" else steps
+            found = step.unroll(x, most, rule)
             if found is not None:
+                checks.check_unrolled(found, most)
                 y_hat, z, state, lengths = found
+                if not isinstance(lengths, Tracer) and ((lengths < 1) | (lengths > len(z))).any():
+                    raise ValueError(f"lengths of an unroll must be 1 to its {len(z)} steps, got {lengths}")
                 return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
         x, state = self.start(x)
         pure, changing, put_back = _as_function(step)
