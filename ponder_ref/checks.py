@@ -252,7 +252,7 @@ def check_step_result(y_hat: Any, halt_logit: Any) -> None:
 
 
 def check_unrolled(found: Any, max_steps: int) -> None:
-    """What a step's own unroll returned: y_hat `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`."""
+    """What a step's own unroll gave: y_hat `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`."""
     if not isinstance(found, tuple | list) or len(found) != 4:
         got = f"{len(found)} things" if isinstance(found, tuple | list) else type(found).__name__
         raise ValueError(f"unroll must return (y_hat, halt_logits, state, lengths) or None, got {got}")

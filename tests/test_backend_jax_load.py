@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -326,6 +327,23 @@ def test_half_precision_is_saved(dtype: str, tmp_path: Path):
     net.save(tmp_path / "rnn")
     same(net, ponder_jax.load(tmp_path / "rnn"), "float32")
     assert ponder_ref.load(tmp_path / "rnn")(inputs("rnn")).y_hat.shape == (2, 9)
+
+
+@pytest.mark.parametrize("settings", [SimpleNamespace(kind="rnn"), MODELS["rnn"]])
+def test_a_step_with_settings_of_its_own_is_not_of_the_paper(settings, tmp_path: Path):
+    class Named(Mine):
+        def __init__(self):
+            super().__init__(nnx.Rngs(0))
+            self.settings = settings
+
+        def initial_state(self, x):
+            return jnp.zeros((len(x), 4))
+
+    net = ponder_jax.PonderNet(Named(), max_steps=2)
+    assert net.settings is None
+    net.save(tmp_path)
+    ponder_jax.load(tmp_path, build=lambda problem: ponder_jax.PonderNet(Named(), **problem.halting))
+    train.Trainer(net, Optimiser(optimiser="muon"), output="binary").init()
 
 
 def test_what_a_run_noted_of_ones_own_network_is_kept(tmp_path: Path):

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,9 @@ class PonderNet(nnx.Module):
     def settings(self) -> Any:
         """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
         settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        return settings if getattr(settings, "kind", None) in models.kinds() else None
+        kind = getattr(settings, "kind", None)
+        known = kind in models.kinds() and type(self.step) is import_module(f"{__package__}.models.{kind}").Step
+        return settings if known else None
 
     @property
     def network(self) -> Network:
