@@ -12,6 +12,10 @@ from flax import nnx  # noqa: E402
 
 import ponder_jax  # noqa: E402
 from ponder_jax import PonderNet, binary_cross_entropy, cross_entropy, squared_error  # noqa: E402
+from ponder_jax.models import step_of  # noqa: E402
+from ponder_jax.train import Trainer  # noqa: E402
+from ponder_ref.models.rnn import Rnn  # noqa: E402
+from ponder_ref.runtime.settings import Optimiser  # noqa: E402
 
 
 class Step(nnx.Module):
@@ -332,3 +336,18 @@ def test_what_an_unroll_returns_is_checked(shapes: tuple, length: int, sentence:
 
     with pytest.raises(ValueError, match=sentence):
         PonderNet(Fast(), max_steps=4)(jnp.zeros(6))
+
+
+@pytest.mark.parametrize("kind", ["rnn", "own"])
+def test_no_steps_are_refused(kind: str):
+    rnn = step_of(Rnn(inputs=3, hidden=2))
+    start = {"initial_state": jnp.zeros_like} if kind == "own" else {}
+    net = PonderNet(rnn if kind == "rnn" else lambda x, h: (h[:, 0], h, x[:, 0]), max_steps=4, **start)
+    trainer = Trainer(net, Optimiser(), output="binary")
+    for run in (
+        lambda x: net(x, max_steps=0),
+        lambda x: net.every_step(x, 0),
+        lambda x: trainer.unroll(trainer.init(), x, max_steps=0),
+    ):
+        with pytest.raises(ValueError, match="max_steps must be"):
+            run(np.zeros((2, 3), np.float32))

@@ -105,7 +105,8 @@ class PonderNet(nnx.Module):
     def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
         """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
         own = self.method in getattr(self.step, "OWN_METHODS", ())
-        return self._ponder(x, max_steps or self.max_steps, self.method if own else "repeat", None)
+        steps = self.max_steps if max_steps is None else max_steps
+        return self._ponder(x, steps, self.method if own else "repeat", None)
 
     def _ponder(self, x: Any, steps: int, method: str, epsilon: float | None) -> Pondered:
         limits = {"min_steps": min(self.min_steps, steps), "epsilon": epsilon, "act_epsilon": self.act_epsilon}
