@@ -372,9 +372,13 @@ def test_bad_files_get_a_sentence(tmp_path: Path):
     write_saved(tmp_path, Network(rnn, Halting(method="ut-act")), rnn.initial_parameters(0), {})
     with pytest.raises(ValueError, match="method must be one of"):
         ponder_jax.load(tmp_path)
-    own_prior = ponder_jax.PonderNet(net.step, max_steps=2, log_prior=ponder_jax.uniform_log_prior(2))
-    with pytest.raises(ValueError, match="log_prior has none"):
-        own_prior.save(tmp_path)
+    prior = ponder_jax.uniform_log_prior(2)
+    own_prior = ponder_jax.PonderNet(net.step, max_steps=2, log_prior=prior)
+    of_ones_own = ponder_jax.PonderNet(Mine(nnx.Rngs(0)), initial_state=lambda x: x, max_steps=2, log_prior=prior)
+    for each in (own_prior, of_ones_own):
+        with pytest.raises(ValueError, match="log_prior has none"):
+            each.save(tmp_path / "prior")
+    assert not (tmp_path / "prior").exists()
 
 
 def test_every_way_has_its_prior():

@@ -35,10 +35,10 @@ def load(path: str | Path, *, build: Callable | None = None) -> "PonderNet":
         saved = read_saved(path)
     except Refused as error:
         raise ValueError(str(error)) from None
+    net = net_of(saved.network, build)
     dtypes = {x.dtype for x in (*saved.params.values(), *saved.rest.values())}
     if np.dtype(np.float64) in dtypes and not jax.config.jax_enable_x64:  # type: ignore
         raise ValueError(f"{saved.path} holds float64, for which JAX needs JAX_ENABLE_X64=1 in the environment")
-    net = net_of(saved.network, build)
     try:
         put_variables(net, saved.params, saved.rest)
     except ValueError as error:
@@ -52,8 +52,8 @@ def save(net: "PonderNet", folder: str | Path) -> Path:
     from ponder_ref.runtime.errors import Refused
     from ponder_ref.runtime.saved import write_saved
 
-    if net.settings is not None and net.log_prior is not None:
-        raise ValueError("a network of the paper is saved with the name of its prior, and log_prior has none")
+    if net.log_prior is not None:
+        raise ValueError("a network is saved with the name of its prior, and log_prior has none")
     params, rest = ({name: to_numpy(x) for name, x in part.items()} for part in variables(net))
     try:
         return write_saved(folder, net.network, params, rest)
