@@ -1,6 +1,8 @@
 """Networks in files on JAX, through public names: runs, saved and shipped networks, one's own; the fast unrolls."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ import ponder_jax  # noqa: E402
 import ponder_ref  # noqa: E402
 from ponder_jax import train  # noqa: E402
 from ponder_ref.runtime.network import Leaf, Network, Own  # noqa: E402
-from ponder_ref.runtime.saved import write_saved  # noqa: E402
+from ponder_ref.runtime.saved import read_saved, write_saved  # noqa: E402
 from ponder_ref.runtime.settings import Halting, Optimiser  # noqa: E402
 
 SHIPPED = Path(__file__).resolve().parent.parent / "tasks" / "babi" / "pretrained"
@@ -110,6 +112,80 @@ def test_the_fast_unroll_is_step_by_step(name: str, way: str, monkeypatch):
         np.testing.assert_allclose(slope, wanted[key], atol=5e-5, err_msg=key)
 
 
+@pytest.mark.parametrize("way", ["ponder", "epsilon"])
+@pytest.mark.parametrize("name", ["rnn", "transformer"])
+def test_the_state_has_its_gradient(name: str, way: str, monkeypatch):
+    """Of the Transformer the question's; alone, and together with the loss's share."""
+    net = make_net("ponder_jax", MODELS[name], parameters(name), max_steps=STEPS[name], **WAYS[way])
+    x, held = jax.tree.map(jnp.asarray, inputs(name)), jax.tree.map(jnp.asarray, parameters(name))
+
+    def of(params, share):
+        out = run_with(ponder_jax, net, params, x)
+        state = out.state["h"][:, -1] if isinstance(out.state, dict) else out.state
+        own = jnp.arange(1, len(out.halt_logits) + 1)[:, None] <= out.lengths
+        return (state * jnp.arange(state.size).reshape(state.shape)).sum() + share * (out.halt_logits * own).sum()
+
+    fast = [jax.value_and_grad(of)(held, share) for share in (0.0, 1.0)]
+    monkeypatch.setattr(type(net.step), "unroll", lambda *args: None)
+    for (value, slopes), share in zip(fast, (0.0, 1.0), strict=True):
+        right, wanted = jax.value_and_grad(of)(held, share)
+        np.testing.assert_allclose(value, right, rtol=1e-4)
+        assert np.abs(wanted["embed.words" if name == "transformer" else "rnn.w_x"]).max() > 1
+        for key, slope in slopes.items():
+            np.testing.assert_allclose(slope, wanted[key], rtol=1e-3, atol=2e-3, err_msg=key)
+
+
+@pytest.mark.parametrize("way", ["ponder", "epsilon"])
+def test_the_state_of_pairs_has_its_gradient(way: str):
+    """It is what the decoder made of the query after n = Nᵢ applications, by the standard's functions."""
+    model, steps = MODELS["pairs"], STEPS["pairs"]
+    net = make_net("ponder_jax", model, parameters("pairs"), max_steps=steps, **WAYS[way])
+    x, held = jax.tree.map(jnp.asarray, inputs("pairs")), jax.tree.map(jnp.asarray, parameters("pairs"))
+    lengths = net(x).lengths
+
+    def by_functions(params):
+        h, parts = ponder_jax.pairs_encode(params, x["images"], x["rows"]), []
+        tokens = ponder_jax.pairs_query(params, x["images"], x["query"])
+        for n in range(1, steps + 1):
+            h = ponder_jax.pairs_transition(params, h, n, heads=model.heads)
+            parts.append(ponder_jax.pairs_decode(params, h, tokens, n, heads=model.heads))
+        return jnp.stack(parts)[lengths - 1, jnp.arange(len(lengths))]
+
+    def weighted(run):
+        return lambda params: (run(params) * jnp.sin(jnp.arange(model.embedding))).sum()
+
+    slopes = jax.grad(weighted(lambda params: run_with(ponder_jax, net, params, x).state))(held)
+    wanted = jax.grad(weighted(by_functions))(held)
+    assert np.abs(wanted["encoder.q"]).max() > 1e-3
+    for key, slope in slopes.items():
+        np.testing.assert_allclose(slope, wanted[key], rtol=1e-3, atol=2e-4, err_msg=key)
+
+
+def test_the_fast_unroll_is_for_the_steps_of_its_own_class():
+    """A subclass that replaces a step or the start goes step by step; one that brings an unroll again is asked."""
+    from ponder_jax.models.rnn import Step
+
+    class Replaced(Step):
+        def __call__(self, x, h):
+            y_hat, h, z = super().__call__(x, h)
+            return jnp.full_like(y_hat, 7.0), h, z
+
+    class Elsewhere(Step):
+        def initial_state(self, x):
+            return jnp.ones_like(x)
+
+    class Unrolled(Replaced):
+        def unroll(self, x, max_steps, rule):
+            y_hat, *rest = super().unroll(x, max_steps, rule)
+            return jnp.full_like(y_hat, 8.0), *rest
+
+    x = jnp.asarray(inputs("rnn"))
+    nets = [ponder_jax.PonderNet(kind(MODELS["rnn"]), max_steps=3) for kind in (Step, Replaced, Elsewhere, Unrolled)]
+    own, replaced, elsewhere, unrolled = (net(x).y_hat for net in nets)
+    assert (replaced == 7).all() and (unrolled == 8).all() and not jnp.allclose(own, elsewhere)
+    np.testing.assert_allclose(elsewhere[-1], nets[2].predict(x, policy="fixed").y_hat, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["rnn", "transformer", "pairs, xl"])
 def test_inside_shard_map(name: str):
     """Loss and gradient where examples leave early: loops keep the types that a mesh gives their arrays."""
@@ -187,7 +263,9 @@ def test_a_network_of_ones_own(tmp_path: Path):
     net.save(tmp_path)
     with pytest.raises(ValueError, match="build must be given, the function that makes this network"):
         ponder_jax.load(tmp_path)
-    again = ponder_jax.load(tmp_path, build=build)
+    told = []
+    again = ponder_jax.load(tmp_path, build=lambda problem: told.append(problem) or build(problem))
+    assert told == [Own("Mine").problem(halting)] and told[0].outputs is None  # it had no task
     net.eval()
     np.testing.assert_array_equal(again(x).y_hat, net(x).y_hat)
     assert again.halting == halting
@@ -205,6 +283,67 @@ def test_a_network_of_ones_own(tmp_path: Path):
 
     with pytest.raises(ValueError, match=r"step.head.bias must have the shape \(3,\)"):
         ponder_jax.load(tmp_path, build=wider)
+    for other in ({"max_steps": 2}, {"method": "repeat"}):
+        (name,) = other
+        with pytest.raises(ValueError, match=f"build must return a PonderNet with {name} .*, as the network is descr"):
+            ponder_jax.load(tmp_path, build=lambda problem, o=other: build(OWN.problem(replace(halting, **o))))
+
+
+def test_float64_is_loaded_as_it_is_or_refused(tmp_path: Path):
+    net = build(OWN.problem(Halting(max_steps=3)))
+    saved = read_saved(net.save(tmp_path))
+    params = {name: x.astype(np.float64) for name, x in saved.params.items()}
+    write_saved(tmp_path / "own", saved.network, params, saved.rest)
+    write_saved(tmp_path / "rnn", Network(MODELS["rnn"], Halting(max_steps=3)), MODELS["rnn"].initial_parameters(0), {})
+    cases = {"own": build, "rnn": None}
+    for name, made in cases.items():
+        with pytest.raises(ValueError, match="holds float64, for which JAX needs JAX_ENABLE_X64=1"):
+            ponder_jax.load(tmp_path / name, build=made)
+    with jax.enable_x64(True):
+        for name, made in cases.items():
+            params = nnx.state(ponder_jax.load(tmp_path / name, build=made), nnx.Param)
+            assert {x.dtype for x in jax.tree.leaves(params)} == {np.dtype("float64")}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_saved(dtype: str, tmp_path: Path):
+    """As float32, so that every backend reads it; what was built in half precision is so again."""
+
+    def halved(problem):
+        net = build(problem)
+        graph, params, rest = nnx.split(net, nnx.Param, ...)
+        return nnx.merge(graph, jax.tree.map(lambda x: x.astype(dtype), params), rest)
+
+    def same(net, other, kind):
+        pairs = zip(*(jax.tree.leaves(nnx.state(each, nnx.Param)) for each in (net, other)), strict=True)
+        assert all((x == y).all() and y.dtype == kind for x, y in pairs)
+
+    net = halved(OWN.problem(Halting(max_steps=3)))
+    net.save(tmp_path / "own")
+    same(net, ponder_jax.load(tmp_path / "own", build=halved), dtype)
+    same(net, ponder_jax.load(tmp_path / "own", build=build), "float32")
+    graph, params = nnx.split(make_net("ponder_jax", MODELS["rnn"], parameters("rnn"), max_steps=2))
+    net = nnx.merge(graph, jax.tree.map(lambda x: x.astype(dtype), params))
+    net.save(tmp_path / "rnn")
+    same(net, ponder_jax.load(tmp_path / "rnn"), "float32")
+    assert ponder_ref.load(tmp_path / "rnn")(inputs("rnn")).y_hat.shape == (2, 9)
+
+
+@pytest.mark.parametrize("settings", [SimpleNamespace(kind="rnn"), MODELS["rnn"]])
+def test_a_step_with_settings_of_its_own_is_not_of_the_paper(settings, tmp_path: Path):
+    class Named(Mine):
+        def __init__(self):
+            super().__init__(nnx.Rngs(0))
+            self.settings = settings
+
+        def initial_state(self, x):
+            return jnp.zeros((len(x), 4))
+
+    net = ponder_jax.PonderNet(Named(), max_steps=2)
+    assert net.settings is None
+    net.save(tmp_path)
+    ponder_jax.load(tmp_path, build=lambda problem: ponder_jax.PonderNet(Named(), **problem.halting))
+    train.Trainer(net, Optimiser(optimiser="muon"), output="binary").init()
 
 
 def test_what_a_run_noted_of_ones_own_network_is_kept(tmp_path: Path):
@@ -233,9 +372,13 @@ def test_bad_files_get_a_sentence(tmp_path: Path):
     write_saved(tmp_path, Network(rnn, Halting(method="ut-act")), rnn.initial_parameters(0), {})
     with pytest.raises(ValueError, match="method must be one of"):
         ponder_jax.load(tmp_path)
-    own_prior = ponder_jax.PonderNet(net.step, max_steps=2, log_prior=ponder_jax.uniform_log_prior(2))
-    with pytest.raises(ValueError, match="log_prior has none"):
-        own_prior.save(tmp_path)
+    prior = ponder_jax.uniform_log_prior(2)
+    own_prior = ponder_jax.PonderNet(net.step, max_steps=2, log_prior=prior)
+    of_ones_own = ponder_jax.PonderNet(Mine(nnx.Rngs(0)), initial_state=lambda x: x, max_steps=2, log_prior=prior)
+    for each in (own_prior, of_ones_own):
+        with pytest.raises(ValueError, match="log_prior has none"):
+            each.save(tmp_path / "prior")
+    assert not (tmp_path / "prior").exists()
 
 
 def test_every_way_has_its_prior():
@@ -257,5 +400,6 @@ def test_every_way_has_its_prior():
         assert net.loss(out, targets, ponder_jax.binary_cross_entropy).loss == pytest.approx(float(want.loss), rel=1e-6)
     with pytest.raises(ValueError, match="prior must be one of"):
         ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="flat")
-    with pytest.raises(ValueError, match="lambda_p"):
-        ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="poisson", lambda_p=1.0)
+    for log_prior in (None, made[0]):  # what the network says of itself must be right whether it is used or not
+        with pytest.raises(ValueError, match="lambda_p"):
+            ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="poisson", lambda_p=1.0, log_prior=log_prior)

@@ -22,6 +22,9 @@ def load(path: str | Path, *, build: Callable | None = None) -> "PonderNet":
       path: the folder of a run, a folder that `net.save` wrote on any backend, or a file of one.
       build: `build(problem) -> PonderNet`, for a network of somebody's own (`ponder_ref.runtime.network.Problem`).
 
+    Parameters have the dtype of the file, in which half precision is float32; those that `build` made in half precision
+    keep it. float64 needs JAX_ENABLE_X64=1.
+
     ValueError if there is no such network, or it is damaged.
     """
     from ponder_jax.models import net_of
@@ -33,6 +36,9 @@ def load(path: str | Path, *, build: Callable | None = None) -> "PonderNet":
     except Refused as error:
         raise ValueError(str(error)) from None
     net = net_of(saved.network, build)
+    dtypes = {x.dtype for x in (*saved.params.values(), *saved.rest.values())}
+    if np.dtype(np.float64) in dtypes and not jax.config.jax_enable_x64:  # type: ignore
+        raise ValueError(f"{saved.path} holds float64, for which JAX needs JAX_ENABLE_X64=1 in the environment")
     try:
         put_variables(net, saved.params, saved.rest)
     except ValueError as error:
@@ -46,8 +52,8 @@ def save(net: "PonderNet", folder: str | Path) -> Path:
     from ponder_ref.runtime.errors import Refused
     from ponder_ref.runtime.saved import write_saved
 
-    if net.settings is not None and net.log_prior is not None:
-        raise ValueError("a network of the paper is saved with the name of its prior, and log_prior has none")
+    if net.log_prior is not None:
+        raise ValueError("a network is saved with the name of its prior, and log_prior has none")
     params, rest = ({name: to_numpy(x) for name, x in part.items()} for part in variables(net))
     try:
         return write_saved(folder, net.network, params, rest)
@@ -106,13 +112,23 @@ def is_key(x: jax.Array) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def is_half(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
+
+
 def to_numpy(x: jax.Array) -> np.ndarray:
-    """A variable's array; of random keys their data."""
-    return np.array(jax.random.key_data(x) if is_key(x) else x, order="C")
+    """A variable's array; of random keys their data, of half precision (NumPy lacks bfloat16) float32."""
+    array = np.array(jax.random.key_data(x) if is_key(x) else x, order="C")
+    return array.astype(np.float32) if is_half(array) else array
 
 
 def from_numpy(array: np.ndarray, like: jax.Array, dtype: str | None = None) -> jax.Array:
-    """The array as a variable's: random keys of their data, floats in a dtype if one is given."""
+    """The array as a variable's: random keys of their data, floats in a dtype if one is given.
+
+    Else a variable of half precision keeps its own dtype.
+    """
     if is_key(like):
         return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
+    if dtype is None and is_half(like):
+        return jnp.asarray(array, like.dtype)
     return jnp.asarray(array, dtype if jnp.issubdtype(array.dtype, jnp.floating) else None)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +81,7 @@ class PonderNet(nnx.Module):
         methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
         checks.check_prices(lambda_p, beta, tau)
-        if log_prior is None:
-            named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
+        named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
@@ -104,7 +104,8 @@ class PonderNet(nnx.Module):
     def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
         """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
         own = self.method in getattr(self.step, "OWN_METHODS", ())
-        return self._ponder(x, max_steps or self.max_steps, self.method if own else "repeat", None)
+        steps = self.max_steps if max_steps is None else max_steps
+        return self._ponder(x, steps, self.method if own else "repeat", None)
 
     def _ponder(self, x: Any, steps: int, method: str, epsilon: float | None) -> Pondered:
         limits = {"min_steps": min(self.min_steps, steps), "epsilon": epsilon, "act_epsilon": self.act_epsilon}
@@ -113,12 +114,16 @@ class PonderNet(nnx.Module):
         if unrolls and method in getattr(step, "OWN_METHODS", ()):
             checks.check_count("max_steps", steps, 1)
             return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
-        if unrolls and hasattr(step, "unroll"):
+        if unrolls and _may_unroll(step):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = halt_rule(method, **limits)
-            found = step.unroll(x, 1 if method == "once" else steps, rule)
+            most = 1 if method == "once" else steps
+            found = step.unroll(x, most, rule)
             if found is not None:
+                checks.check_unrolled(found, most)
                 y_hat, z, state, lengths = found
+                if not isinstance(lengths, Tracer) and ((lengths < 1) | (lengths > len(z))).any():
+                    raise ValueError(f"lengths of an unroll must be 1 to its {len(z)} steps, got {lengths}")
                 return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
         x, state = self.start(x)
         pure, changing, put_back = _as_function(step)
@@ -173,7 +178,9 @@ class PonderNet(nnx.Module):
     def settings(self) -> Any:
         """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
         settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        return settings if getattr(settings, "kind", None) in models.kinds() else None
+        kind = getattr(settings, "kind", None)
+        known = kind in models.kinds() and type(self.step) is import_module(f"{__package__}.models.{kind}").Step
+        return settings if known else None
 
     @property
     def network(self) -> Network:
@@ -182,7 +189,7 @@ class PonderNet(nnx.Module):
             return Network(self.settings, self.halting)
         if self._described is not None:
             return Network(from_json(json.loads(self._described)).model, self.halting)
-        return Network(Own(type(self.step).__qualname__, "", [], 1, "binary"), self.halting)
+        return Network(Own(type(self.step).__qualname__), self.halting)
 
     def describe(self, network: Network) -> None:
         """Notes what a network of somebody's own was built for, so that `save` can write it down."""
@@ -222,6 +229,14 @@ class Method:
     def __call__(self, *args: Any) -> Any:
         # A copy, so that what a call changes in the module (counts of random numbers, say) belongs to this trace.
         return getattr(nnx.merge(self.graph, self.variables, copy=True), self.name)(*args)
+
+
+def _may_unroll(step: Any) -> bool:
+    """Whether the step has a fast unroll that is of its own steps: no subclass has replaced what they do."""
+    kind = type(step)
+    owner = next((each for each in kind.__mro__ if "unroll" in vars(each)), None)
+    names = ("__call__", "project", "initial_state")
+    return owner is not None and all(getattr(kind, name, None) is getattr(owner, name, None) for name in names)
 
 
 def _check_closure(name: str, function: Any) -> None:

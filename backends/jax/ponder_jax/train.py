@@ -169,7 +169,7 @@ class Trainer:
 
     def unroll(self, state: TrainState, inputs: Any, *, max_steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Predictions `[N, batch, ...]` and halting logits `[N, batch]` of all steps, for evaluation."""
-        steps = max_steps or self.net.max_steps
+        steps = self.net.max_steps if max_steps is None else max_steps
         y_hat, z = self._unroll(state.params, state.rest, self._cast(inputs), max_steps=steps)
         return np.asarray(y_hat), np.asarray(z)
 

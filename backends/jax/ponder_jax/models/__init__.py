@@ -65,5 +65,6 @@ def net_of(network: Network, build: Callable | None = None) -> PonderNet:
     net = build(network.model.problem(network.halting))
     if not isinstance(net, PonderNet):
         raise ValueError(f"build must return a PonderNet of ponder_jax, got {type(net).__name__}")
+    network.check_built(net.halting)
     net.describe(network)
     return net

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from ponder_jax.arrays import in_shard_map
 from ponder_jax.models import CanonicalStep
@@ -61,7 +62,7 @@ class Step(CanonicalStep):
         return y_hat, h, z
 
     def unroll(self, x: jax.Array, max_steps: int, rule: HaltRule | None) -> tuple | None:
-        """All steps as one loop with a gradient of its own (reverse mode alone); the state has no gradient.
+        """All steps as one loop with a gradient of its own, in reverse mode alone.
 
         None inside a `shard_map`, and for batches of several axes: then the steps are run one by one.
         """
@@ -75,16 +76,15 @@ class Step(CanonicalStep):
 def rnn_unroll(
     params: Params, projected: jax.Array, max_steps: int, rule: HaltRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, last states (no gradient) and Nᵢ, of `[batch, hidden]`.
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the states after step Nᵢ and Nᵢ, of `[batch, hidden]`.
 
     After a rule has let all examples go, predictions and logits are zeros.
     """
     weights = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
     bias = jnp.concatenate([params["output.b"], params["halt.b"]])
     results: Any = _unroll(max_steps, rule, params["rnn.w_h"], weights, bias, projected)
-    both, states, lengths = results
-    last = jnp.take_along_axis(jax.lax.stop_gradient(states), lengths[None, :, None] - 1, 0)[0]
-    return both[..., :-1], both[..., -1], last, lengths
+    both, state, lengths = results
+    return both[..., :-1], both[..., -1], state, lengths
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -122,26 +122,35 @@ def _forward(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projecte
     first = note(jnp.int32(0), jnp.tanh(projected), *nothing)  # no product: h₀ is 0
     count, _, both, states, _, lengths = jax.lax.while_loop(going_on, body, first)
     lengths = jnp.where(lengths > 0, lengths, max_steps)
-    return (both, states, lengths), (w_h, weights, states, count)
+    state = jnp.take_along_axis(states, lengths[None, :, None] - 1, 0)[0]
+    return (both, state, lengths), (w_h, weights, states, count, lengths)
+
+
+def _forward_with_kept(max_steps: int, rule: HaltRule | None, *inputs):
+    return _forward(max_steps, rule, *(each.value for each in inputs))
 
 
 def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
-    """∂L/∂(W_h, heads, projected) from ∂L/∂(predictions, logits): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²)."""
-    w_h, weights, states, count = kept
-    g = cotangents[0]
+    """∂L/∂(W_h, heads, projected): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²), in the sum at n = Nᵢ also the state's."""
+    w_h, weights, states, count, lengths = kept
+    g, of_state, _ = cotangents
+    g = jnp.zeros(g.shape, g.dtype) if isinstance(g, SymbolicZero) else g
+    if isinstance(of_state, SymbolicZero):  # nobody uses the state: a training pays nothing for it
+        of_state = None
 
     def at(n):
         return (jax.lax.dynamic_index_in_dim(x, n, 0, keepdims=False) for x in (states, g))
 
-    def slope(g_n, back, h):
+    def slope(n, g_n, back, h):
         few = weights.shape[1] <= FEW
         spread = sum(g_n[:, i : i + 1] * w for i, w in enumerate(weights.T)) if few else g_n @ weights.T
+        back = back if of_state is None else back + jnp.where((lengths == n + 1)[:, None], of_state, 0)
         return (spread + back) * (1 - h * h)
 
     def body(carry):
         n, back, d_w_h, d_heads, d_projected = carry
         (h, g_n), (before, _) = at(n), at(n - 1)
-        d = slope(g_n, back, h)
+        d = slope(n, g_n, back, h)
         return n - 1, d @ w_h.T, d_w_h + before.T @ d, d_heads + g_n.T @ h, d_projected + d
 
     nothing = jnp.zeros_like(states[0])
@@ -149,7 +158,7 @@ def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
     _, back, d_w_h, d_heads, d_projected = jax.lax.while_loop(lambda carry: carry[0] > 0, body, carry)
     # The first step is apart: nothing goes back from it, and h₀, which is 0, has no share in the weights' gradient.
     d_weights = (d_heads + g[0].T @ states[0]).T
-    return d_w_h, d_weights, g.sum((0, 1)), d_projected + slope(g[0], back, states[0])
+    return d_w_h, d_weights, g.sum((0, 1)), d_projected + slope(0, g[0], back, states[0])
 
 
-_unroll.defvjp(_forward, _backward)
+_unroll.defvjp(_forward_with_kept, _backward, symbolic_zeros=True)
