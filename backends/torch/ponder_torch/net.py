@@ -125,8 +125,8 @@ class PonderNet(nn.Module):
             longest = 1 if method == "once" else steps
             found = step.unroll(x, longest, rule)
             if found is not None:
+                checks.check_unrolled(found, longest)
                 y_hat, z, state, lengths = found
-                checks.check_unrolled(y_hat, z, lengths, longest)
                 return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
         start = self.start(x)
         return ponder(step, *start, max_steps=steps, method=method, remainder=self.remainder, **limits)
