@@ -27,7 +27,7 @@ class Problem:
     """
 
     inputs: Any
-    outputs: int | None
+    outputs: Any  # int or None; who builds for a task need not ask which
     output: str | None
     answers: tuple[int, ...] | None
     seed: int
