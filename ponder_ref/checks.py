@@ -252,11 +252,16 @@ def check_step_result(y_hat: Any, halt_logit: Any) -> None:
         )
 
 
-def check_unrolled(y_hat: Any, halt_logits: Any, lengths: Any, max_steps: int) -> None:
-    """What a step's own unroll gave: at most max_steps steps, and shapes as if they were run one by one."""
-    check_steps_first("halt_logits", halt_logits)
-    check_count("the number of steps of an unroll", len(halt_logits), 1, max_steps)
+def check_unrolled(found: Any, max_steps: int) -> None:
+    """What a step's own unroll gave: y_hat `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`."""
+    if not isinstance(found, tuple | list) or len(found) != 4:
+        got = f"{len(found)} things" if isinstance(found, tuple | list) else type(found).__name__
+        raise ValueError(f"unroll must return (y_hat, halt_logits, state, lengths) or None, got {got}")
+    y_hat, halt_logits, _, lengths = found
+    check_floating("halt_logits", halt_logits)
     check_predictions(y_hat, tuple(halt_logits.shape), "halt_logits")
+    if not (len(halt_logits.shape) and 1 <= halt_logits.shape[0] <= max_steps):
+        raise ValueError(f"unroll must return 1 to {max_steps} steps, got halt_logits {tuple(halt_logits.shape)}")
     check_lengths(lengths, tuple(halt_logits.shape[1:]))
 
 

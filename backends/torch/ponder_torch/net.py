@@ -125,8 +125,8 @@ class PonderNet(nn.Module):
             longest = 1 if method == "once" else steps
             found = step.unroll(x, longest, rule)
             if found is not None:
+                checks.check_unrolled(found, longest)
                 y_hat, z, state, lengths = found
-                checks.check_unrolled(y_hat, z, lengths, longest)
                 return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
         start = self.start(x)
         return ponder(step, *start, max_steps=steps, method=method, remainder=self.remainder, **limits)
@@ -195,7 +195,7 @@ class PonderNet(nn.Module):
         """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
         if self.settings is not None:
             return Network(self.settings, self.halting)
-        own = Own(type(self.step).__qualname__, answers=None) if self._described is None else self._described.model
+        own = Own(type(self.step).__qualname__) if self._described is None else self._described.model
         return Network(own, self.halting)
 
     def describe(self, network: Network) -> None:
