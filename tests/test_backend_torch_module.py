@@ -346,8 +346,8 @@ class Unrolled(Step):
     [
         ((3, 6, 3), (3, 5), (5,), r"y_hat must begin with the shape \(3, 5\) of halt_logits, got shape \(3, 6, 3\)"),
         ((3, 6, 3), (3, 6), (5,), r"lengths must have the shape \(6,\) of the batch, got \(5,\)"),
-        ((4, 6, 3), (4, 6), (6,), r"the number of steps of an unroll must be an integer in 1..3, got 4"),
-        ((0, 6, 3), (0, 6), (6,), r"halt_logits must have at least one step"),
+        ((4, 6, 3), (4, 6), (6,), r"unroll must return 1 to 3 steps, got halt_logits \(4, 6\)"),
+        ((0, 6, 3), (0, 6), (6,), r"must not have an empty batch"),
     ],
 )
 def test_what_a_fast_unroll_gives_is_checked(y_hat, z, lengths, said: str):

@@ -27,7 +27,7 @@ class Problem:
     """
 
     inputs: Any
-    outputs: int | None
+    outputs: Any  # int or None; who builds for a task need not ask which
     output: str | None
     answers: tuple[int, ...] | None
     seed: int
@@ -56,7 +56,7 @@ class Own:
     inputs: Any = None
     outputs: int | None = None
     output: str | None = None
-    answers: tuple[int, ...] | None = ()
+    answers: tuple[int, ...] | None = None  # of a known output a single one, ()
     seed: int = 0
     kind: str = OWN
 
@@ -69,6 +69,8 @@ class Own:
         if self.outputs is not None:
             checks.check_count("outputs", self.outputs, 1)
         checks.check_count("seed", self.seed, 0)
+        if self.answers is None and self.output is not None:
+            object.__setattr__(self, "answers", ())
         for size in self.answers or ():
             checks.check_count("answers", size, 1)
 

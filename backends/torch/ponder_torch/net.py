@@ -195,7 +195,7 @@ class PonderNet(nn.Module):
         """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
         if self.settings is not None:
             return Network(self.settings, self.halting)
-        own = Own(type(self.step).__qualname__, answers=None) if self._described is None else self._described.model
+        own = Own(type(self.step).__qualname__) if self._described is None else self._described.model
         return Network(own, self.halting)
 
     def describe(self, network: Network) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from ponder_ref.base import HaltRule
@@ -89,7 +90,7 @@ def _is_transformed(x: torch.Tensor, w: torch.Tensor) -> bool:
 
 def _is_plain(x: torch.Tensor) -> bool:
     """Whether it holds its numbers itself, and no mode (of fake tensors, say) stands between it and them."""
-    wrapped = torch._is_functional_tensor(x) or torch._C._functorch.is_functorch_wrapped_tensor(x)
+    wrapped = torch._is_functional_tensor(x) or is_functorch_wrapped_tensor(x)  # type: ignore[reportPrivateImportUsage]
     return not wrapped and torch._C._len_torch_dispatch_stack() == 0
 
 
