@@ -136,6 +136,35 @@ def test_the_state_has_its_gradient(name: str, way: str, monkeypatch):
 
 
 @pytest.mark.parametrize("way", ["ponder", "epsilon"])
+def test_the_fast_rnn_has_second_derivatives(way: str, monkeypatch):
+    """In reverse mode; forward mode is refused by JAX in a sentence, and is there step by step."""
+    net = make_net("ponder_jax", MODELS["rnn"], parameters("rnn"), max_steps=4, beta=0.3, **WAYS[way])
+    x, held = jnp.asarray(inputs("rnn")), jax.tree.map(jnp.asarray, parameters("rnn"))
+
+    def slope(params):
+        """A sum over the gradient of a loss that uses the state."""
+
+        def loss(params):
+            out = run_with(ponder_jax, net, params, x)
+            rec = net.loss(out, jnp.ones(len(x)), ponder_jax.binary_cross_entropy).loss
+            return rec + (out.state**2).mean()
+
+        return sum(jnp.sin(part).sum() for part in jax.tree.leaves(jax.grad(loss)(params)))
+
+    value, slopes = jax.value_and_grad(slope)(held)
+    third = jax.grad(lambda params: sum((part**2).sum() for part in jax.tree.leaves(jax.grad(slope)(params))))(held)
+    with pytest.raises(TypeError, match="forward-mode"):
+        jax.jvp(slope, (held,), (held,))
+    monkeypatch.setattr(type(net.step), "unroll", lambda *args: None)
+    right, wanted = jax.value_and_grad(slope)(held)
+    np.testing.assert_allclose(value, right, rtol=1e-5)
+    for key in held:
+        np.testing.assert_allclose(slopes[key], wanted[key], rtol=1e-3, atol=1e-5, err_msg=key)
+    assert all(jnp.isfinite(part).all() for part in jax.tree.leaves(third))
+    assert jnp.isfinite(jax.jvp(slope, (held,), (held,))[1])
+
+
+@pytest.mark.parametrize("way", ["ponder", "epsilon"])
 def test_the_state_of_pairs_has_its_gradient(way: str):
     """It is what the decoder made of the query after n = Nᵢ applications, by the standard's functions."""
     model, steps = MODELS["pairs"], STEPS["pairs"]
