@@ -429,6 +429,5 @@ def test_every_way_has_its_prior():
         assert net.loss(out, targets, ponder_jax.binary_cross_entropy).loss == pytest.approx(float(want.loss), rel=1e-6)
     with pytest.raises(ValueError, match="prior must be one of"):
         ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="flat")
-    for log_prior in (None, made[0]):  # what the network says of itself must be right whether it is used or not
-        with pytest.raises(ValueError, match="lambda_p"):
-            ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="poisson", lambda_p=1.0, log_prior=log_prior)
+    with pytest.raises(ValueError, match="lambda_p"):
+        ponder_jax.PonderNet(nets["uniform"].step, max_steps=4, prior="poisson", lambda_p=1.0)

@@ -81,7 +81,8 @@ class PonderNet(nnx.Module):
         methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
         checks.check_prices(lambda_p, beta, tau)
-        named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
+        if log_prior is None:
+            named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
