@@ -294,7 +294,7 @@ def test_a_network_of_ones_own(tmp_path: Path):
         ponder_jax.load(tmp_path)
     told = []
     again = ponder_jax.load(tmp_path, build=lambda problem: told.append(problem) or build(problem))
-    assert told == [Own("Mine").problem(halting)] and told[0].outputs is None  # it had no task
+    assert told == [Own("Mine", answers=None).problem(halting)] and told[0].outputs is None  # it had no task
     net.eval()
     np.testing.assert_array_equal(again(x).y_hat, net(x).y_hat)
     assert again.halting == halting

@@ -51,8 +51,9 @@ class PairTransformer:
         checks.check_choice("kind", self.kind, ("pairs",))
         checks.check_choice("output", self.output, ("classes",))
         checks.check_choice("memory", self.memory, ("none", "xl"))
-        for name in ("width", "embedding", "attention", "heads", "transition", "layers", "steps"):
+        for name in ("width", "embedding", "attention", "heads", "transition", "steps"):
             checks.check_count(name, getattr(self, name), 1)
+        checks.check_count("layers", self.layers, 1, checks.MOST_LAYERS)
         checks.check_count("outputs", self.outputs, 2)
         if self.attention % self.heads:
             said = f"must be a multiple of heads, got {self.attention} and {self.heads}"

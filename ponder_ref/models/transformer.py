@@ -50,7 +50,7 @@ class Transformer:
         for name in ("vocabulary", "tokens", "sentences", "embedding", "attention", "heads", "transition"):
             checks.check_count(name, getattr(self, name), 1)
         checks.check_count("outputs", self.outputs, 2)
-        checks.check_count("layers", self.layers, 1)
+        checks.check_count("layers", self.layers, 1, checks.MOST_LAYERS)
         checks.check_count("steps", self.steps, 1)
         if self.attention % self.heads:
             said = f"must be a multiple of heads, got {self.attention} and {self.heads}"

@@ -40,6 +40,17 @@ class Unrolls(Protocol):
         ...
 
 
+class RunsInStages(Protocol):
+    """A step network whose unroll runs more steps than its longest example takes."""
+
+    def steps_run(self, longest: Any, max_steps: int) -> Any:
+        """How many steps were run, a scalar, where the longest example took `longest` of at most `max_steps`.
+
+        `max_steps` is that of `unroll`: 1 for the method "once", else the net's.
+        """
+        ...
+
+
 class OwnMethods(Protocol):
     """A step network with methods of halting that are for it alone."""
 

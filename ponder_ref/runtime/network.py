@@ -55,7 +55,7 @@ class Own:
     inputs: Any = None
     outputs: int | None = None
     output: str | None = None
-    answers: tuple[int, ...] | None = None
+    answers: tuple[int, ...] | None = ()
     seed: int = 0
     kind: str = OWN
 

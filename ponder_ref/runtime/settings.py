@@ -61,6 +61,7 @@ class Halting:
         min_steps = min(self.min_steps, self.max_steps) if isinstance(self.max_steps, int) else self.min_steps
         object.__setattr__(self, "min_steps", min_steps)  # PonderNet takes no more than max_steps
         limits = (self.epsilon, self.remainder, self.act_epsilon)
+        checks.check_count("max_steps", self.max_steps, 1, checks.MOST_STEPS)
         checks.check_pondering(self.max_steps, self.method, min_steps, *limits, checks.TRAINED_METHODS)
         checks.check_choice("prior", self.prior, tuple(PRIORS))
         checks.check_prices(self.lambda_p, self.beta, self.tau)

@@ -75,7 +75,7 @@ def measure(net: PonderNet, output: str, out: Pondered, targets, weights) -> dic
         steps = expected_steps(out.log_p)
     run: Any = out.lengths.max()
     if hasattr(net.step, "steps_run"):
-        run = net.step.steps_run(run, len(out.y_hat))  # type: ignore[attr-defined]
+        run = net.step.steps_run(run, 1 if net.method == "once" else net.max_steps)  # type: ignore[attr-defined]
     return {
         "accuracy": weighted_mean(accuracy, weights),
         "expected_steps": weighted_mean(steps, weights),

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ponder_ref import checks
 from ponder_torch.arrays import to_numpy
 from ponder_torch.models import net_of
 from ponder_torch.net import PonderNet
@@ -31,8 +32,9 @@ def load(path: str | Path, *, build: Callable | None = None) -> PonderNet:
     except Refused as error:
         raise ValueError(str(error)) from None
     net = net_of(saved.network, build)
-    if net.settings is not None:  # in the dtype of its training; what is somebody's own has its own dtypes
-        net = net.to(getattr(torch, next(iter(saved.params.values())).dtype.name))
+    dtypes = {x.dtype.name for x in saved.params.values() if x.dtype.name in checks.FLOATS}
+    if len(dtypes) == 1:  # that of its training; where somebody's own network has several, they are as built
+        net = net.to(getattr(torch, dtypes.pop()))
     try:
         put_variables(net, saved.params, saved.rest)
     except ValueError as error:
@@ -45,8 +47,8 @@ def save(net: PonderNet, folder: str | Path) -> Path:
     from ponder_ref.runtime.errors import Refused
     from ponder_ref.runtime.saved import write_saved
 
-    if net.settings is not None and net.log_prior is not None:
-        raise ValueError("a network of the paper is saved with the name of its prior, and log_prior has none")
+    if net.log_prior is not None:
+        raise ValueError("a network is saved with the name of its prior, and log_prior has none")
     params, rest = ({name: to_numpy(x) for name, x in part.items()} for part in variables(net))
     try:
         return write_saved(folder, net.network, params, rest)

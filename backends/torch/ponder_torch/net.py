@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ponder_ref import checks, models
+from ponder_ref import checks
 from ponder_ref.base import Pondered, PonderLoss, Predicted
 from ponder_ref.exits import own_exit
 from ponder_ref.runtime.network import Network, Own
@@ -75,7 +75,8 @@ class PonderNet(nn.Module):
         methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
         checks.check_prices(lambda_p, beta, tau)
-        named_log_prior(prior, lambda_p, max_steps)  # complains of what it is not for
+        if log_prior is None:
+            named_log_prior(prior, lambda_p, max_steps)  # complains of what it is not for
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
@@ -89,6 +90,14 @@ class PonderNet(nn.Module):
         self.log_prior: torch.Tensor | None
         self.register_buffer("log_prior", log_prior, persistent=False)
 
+    def _apply(self, *args: Any, **options: Any) -> "PonderNet":
+        """Casts and moves the module as any other; but the prior keeps its precision, as a named one does."""
+        prior = self.log_prior
+        super()._apply(*args, **options)
+        if prior is not None and self.log_prior is not None and self.log_prior.dtype != prior.dtype:
+            self.log_prior = prior.to(self.log_prior.device)
+        return self
+
     def forward(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = _AS_BUILT) -> Pondered:
         """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation.
 
@@ -100,7 +109,8 @@ class PonderNet(nn.Module):
     def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
         """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
         own = self.method in getattr(self.step, "OWN_METHODS", ())
-        return self._ponder(x, max_steps or self.max_steps, self.method if own else "repeat", None)
+        steps = self.max_steps if max_steps is None else max_steps
+        return self._ponder(x, steps, self.method if own else "repeat", None)
 
     def _ponder(self, x: Any, steps: int, method: str, epsilon: float | None) -> Pondered:
         limits = {"min_steps": min(self.min_steps, steps), "epsilon": epsilon, "act_epsilon": self.act_epsilon}
@@ -112,9 +122,11 @@ class PonderNet(nn.Module):
         if unrolls and _may_unroll(step):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = halt_rule(method, **limits)
-            found = step.unroll(x, 1 if method == "once" else steps, rule)
+            longest = 1 if method == "once" else steps
+            found = step.unroll(x, longest, rule)
             if found is not None:
                 y_hat, z, state, lengths = found
+                checks.check_unrolled(y_hat, z, lengths, longest)
                 return pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
         start = self.start(x)
         return ponder(step, *start, max_steps=steps, method=method, remainder=self.remainder, **limits)
@@ -146,7 +158,7 @@ class PonderNet(nn.Module):
         if self.log_prior is not None:
             if steps > self.max_steps:
                 raise ValueError(f"log_prior has {self.max_steps} steps, fewer than the {steps} that were run")
-            return self.log_prior
+            return self.log_prior.to(torch.float64 if like.dtype == torch.float64 else torch.float32)
         dtype = "float64" if like.dtype == torch.float64 else "float32"
         return named_log_prior(self.prior, self.lambda_p, max(steps, self.max_steps), dtype=dtype).to(like.device)
 
@@ -172,16 +184,18 @@ class PonderNet(nn.Module):
 
     @property
     def settings(self) -> Any:
-        """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
-        settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        return settings if getattr(settings, "kind", None) in models.kinds() else None
+        """The settings of a network of the paper (`ponder_ref.models`); None for any other, be it made of one."""
+        from ponder_torch.models import is_canonical  # which imports this module
+
+        step: Any = self.step
+        return step.settings if self._starts_itself and self.project is None and is_canonical(step) else None
 
     @property
     def network(self) -> Network:
         """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
         if self.settings is not None:
             return Network(self.settings, self.halting)
-        own = Own(type(self.step).__qualname__) if self._described is None else self._described.model
+        own = Own(type(self.step).__qualname__, answers=None) if self._described is None else self._described.model
         return Network(own, self.halting)
 
     def describe(self, network: Network) -> None:
