@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from jax.core import Tracer
 from ponder_jax.infer import predict
 from ponder_jax.pondering import Shared, halt_rule, ponder, pondered, training_loss
 from ponder_jax.priors import named_log_prior
-from ponder_ref import checks, models
+from ponder_ref import checks
 from ponder_ref.base import Pondered, PonderLoss, Predicted
 from ponder_ref.exits import own_exit
 from ponder_ref.runtime.network import Network, Own, from_json
@@ -81,7 +80,8 @@ class PonderNet(nnx.Module):
         methods = (*checks.METHODS, *getattr(step, "OWN_METHODS", ()))
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
         checks.check_prices(lambda_p, beta, tau)
-        named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
+        if log_prior is None:
+            named_log_prior(prior, lambda_p, max_steps)  # which says what it cannot be made of
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
@@ -117,10 +117,10 @@ class PonderNet(nnx.Module):
         if unrolls and _may_unroll(step):
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = halt_rule(method, **limits)
-            most = 1 if method == "once" else steps
-            found = step.unroll(x, most, rule)
+            longest = 1 if method == "once" else steps
+            found = step.unroll(x, longest, rule)
             if found is not None:
-                checks.check_unrolled(found, most)
+                checks.check_unrolled(found, longest)
                 y_hat, z, state, lengths = found
                 if not isinstance(lengths, Tracer) and ((lengths < 1) | (lengths > len(z))).any():
                     raise ValueError(f"lengths of an unroll must be 1 to its {len(z)} steps, got {lengths}")
@@ -176,11 +176,11 @@ class PonderNet(nnx.Module):
 
     @property
     def settings(self) -> Any:
-        """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
-        settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        kind = getattr(settings, "kind", None)
-        known = kind in models.kinds() and type(self.step) is import_module(f"{__package__}.models.{kind}").Step
-        return settings if known else None
+        """The settings of a network of the paper (`ponder_ref.models`); None for any other, be it made of one."""
+        from ponder_jax.models import is_canonical  # which imports this module
+
+        step: Any = self.step
+        return step.settings if self._starts_itself and self.project is None and is_canonical(step) else None
 
     @property
     def network(self) -> Network:
@@ -189,7 +189,7 @@ class PonderNet(nnx.Module):
             return Network(self.settings, self.halting)
         if self._described is not None:
             return Network(from_json(json.loads(self._described)).model, self.halting)
-        return Network(Own(type(self.step).__qualname__), self.halting)
+        return Network(Own(type(self.step).__qualname__, answers=None), self.halting)
 
     def describe(self, network: Network) -> None:
         """Notes what a network of somebody's own was built for, so that `save` can write it down."""

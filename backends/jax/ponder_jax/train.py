@@ -34,7 +34,8 @@ def make_trainer(
 ) -> "Trainer":
     """The trainer of a network that is described; `build(problem) -> PonderNet` makes one of somebody's own.
 
-    Threads and float64 are settings of the whole process in JAX: they are made here, before JAX computes anything.
+    Threads and float64 are settings of the whole process in JAX, and stay so: one thread is added to XLA_FLAGS of the
+    environment, which counts if JAX has not computed anything yet; float64 sets jax_enable_x64. `Trainer` sets neither.
     """
     if threads == 1:
         flags = os.environ.get("XLA_FLAGS", "")

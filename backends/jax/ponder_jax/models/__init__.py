@@ -46,6 +46,11 @@ class CanonicalStep(nnx.Module):
         return {name: reduce(getattr, name.split("."), self)[...] for name in self.settings.shapes()}  # type: ignore
 
 
+def is_canonical(step: Any) -> bool:
+    """Whether it is a step network of this folder itself, and not one that somebody has derived from it."""
+    return isinstance(step, CanonicalStep) and type(step).__module__ == f"{__name__}.{step.settings.kind}"
+
+
 def step_of(settings: Model) -> Any:
     """The step network of settings, with the initial parameters of seed 0."""
     checks.check_choice("kind", settings.kind, kinds())  # so that no file names code to import

@@ -62,9 +62,10 @@ class Step(CanonicalStep):
         return y_hat, h, z
 
     def unroll(self, x: jax.Array, max_steps: int, rule: HaltRule | None) -> tuple | None:
-        """All steps as one loop with a gradient of its own, in reverse mode alone.
+        """All steps as one loop with a gradient of its own, of any order, in reverse mode alone.
 
-        None inside a `shard_map`, and for batches of several axes: then the steps are run one by one.
+        JAX refuses forward mode here (`jax.jvp`, `jax.hessian`): `ponder(net.step, *net.start(x), ...)` has it, which
+        runs the steps one by one. None inside a `shard_map`, and for batches of several axes: then that is done, too.
         """
         if x.ndim != 2 or in_shard_map():
             return None
@@ -83,17 +84,13 @@ def rnn_unroll(
     weights = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
     bias = jnp.concatenate([params["output.b"], params["halt.b"]])
     results: Any = _unroll(max_steps, rule, params["rnn.w_h"], weights, bias, projected)
-    both, state, lengths = results
+    both, state, lengths, *_ = results
     return both[..., :-1], both[..., -1], state, lengths
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _unroll(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projected) -> Any:
-    return _forward(max_steps, rule, w_h, weights, bias, projected)[0]
-
-
-def _forward(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projected):
-    """All steps, or those until every example has had enough: `count` of them."""
+    """All steps, or those until every example has had enough: `count` of them. Also the states, for the gradient."""
     batch, hidden = projected.shape
 
     def going_on(carry):
@@ -123,20 +120,26 @@ def _forward(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projecte
     count, _, both, states, _, lengths = jax.lax.while_loop(going_on, body, first)
     lengths = jnp.where(lengths > 0, lengths, max_steps)
     state = jnp.take_along_axis(states, lengths[None, :, None] - 1, 0)[0]
-    return (both, state, lengths), (w_h, weights, states, count, lengths)
+    return both, state, lengths, states, count
 
 
-def _forward_with_kept(max_steps: int, rule: HaltRule | None, *inputs):
-    return _forward(max_steps, rule, *(each.value for each in inputs))
+def _forward(max_steps: int, rule: HaltRule | None, *inputs):
+    inputs = tuple(each.value for each in inputs)
+    results: Any = _unroll(max_steps, rule, *inputs)  # by itself: a gradient of a gradient comes here, too
+    return results, (inputs, results[2:])
 
 
 def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
+    g, of_state, *_ = cotangents
+    g = jnp.zeros(g.shape, w_h.dtype) if isinstance(g, SymbolicZero) else g
+    of_state = None if isinstance(of_state, SymbolicZero) else of_state  # if nobody uses it, a training pays nothing
+    return _gradients(*kept, g, of_state)
+
+
+@jax.custom_vjp
+def _gradients(inputs, found, g, of_state):
     """∂L/∂(W_h, heads, projected): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²), in the sum at n = Nᵢ also the state's."""
-    w_h, weights, states, count, lengths = kept
-    g, of_state, _ = cotangents
-    g = jnp.zeros(g.shape, g.dtype) if isinstance(g, SymbolicZero) else g
-    if isinstance(of_state, SymbolicZero):  # nobody uses the state: a training pays nothing for it
-        of_state = None
+    (w_h, weights, _, _), (lengths, states, count) = inputs, found
 
     def at(n):
         return (jax.lax.dynamic_index_in_dim(x, n, 0, keepdims=False) for x in (states, g))
@@ -161,4 +164,28 @@ def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
     return d_w_h, d_weights, g.sum((0, 1)), d_projected + slope(0, g[0], back, states[0])
 
 
-_unroll.defvjp(_forward_with_kept, _backward, symbolic_zeros=True)
+def _plain_gradients(inputs, found, g, of_state):
+    """What `_gradients` gives, by JAX's own gradient of a `scan`, so that it can be differentiated again."""
+    lengths, states, count = found
+
+    def run(w_h, weights, bias, projected):
+        def body(h, n):
+            h = jnp.tanh(projected + h @ w_h)
+            return h, (jnp.where(n < count, h @ weights + bias, 0), h)
+
+        _, (both, hs) = jax.lax.scan(body, jnp.zeros_like(projected), jnp.arange(len(states)))
+        return both, jnp.take_along_axis(hs, lengths[None, :, None] - 1, 0)[0]
+
+    pull = jax.vjp(run, *inputs)[1]
+    return pull((g, jnp.zeros_like(states[0]) if of_state is None else of_state))
+
+
+def _gradients_backward(given, cotangents):
+    inputs, found, g, of_state = given
+    pull = jax.vjp(lambda inputs, g, of_state: _plain_gradients(inputs, found, g, of_state), inputs, g, of_state)[1]
+    of_inputs, of_g, of_of_state = pull(cotangents)
+    return of_inputs, None, of_g, of_of_state  # the states are functions of the inputs, which have their share
+
+
+_unroll.defvjp(_forward, _backward, symbolic_zeros=True)
+_gradients.defvjp(lambda *given: (_gradients(*given), given), _gradients_backward)
