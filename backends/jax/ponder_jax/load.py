@@ -130,5 +130,5 @@ def from_numpy(array: np.ndarray, like: jax.Array, dtype: str | None = None) -> 
     if is_key(like):
         return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
     if dtype is None and is_half(like):
-        return jnp.asarray(array, like.dtype)
+        return jnp.asarray(array).astype(like.dtype)
     return jnp.asarray(array, dtype if jnp.issubdtype(array.dtype, jnp.floating) else None)
