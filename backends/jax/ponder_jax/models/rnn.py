@@ -131,7 +131,7 @@ def _forward(max_steps: int, rule: HaltRule | None, *inputs):
 
 def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
     g, of_state, *_ = cotangents
-    g = jnp.zeros(g.shape, w_h.dtype) if isinstance(g, SymbolicZero) else g
+    g = jnp.zeros(g.shape, str(g.dtype)) if isinstance(g, SymbolicZero) else g
     of_state = None if isinstance(of_state, SymbolicZero) else of_state  # if nobody uses it, a training pays nothing
     return _gradients(*kept, g, of_state)
 
