@@ -30,8 +30,7 @@ def draw_distribution(axis) -> None:
             p = np.exp(ponder_ref.log_halting(z, remainder=remainder))
             label = rf'$\lambda$ = {lam}, "{remainder}"'
             axis.plot(n, p, line, marker="o", ms=size, lw=1.4, color=colour, mfc=face, label=label)
-    axis.set(xlabel="step n", ylabel=r"$p_n$", xticks=n, ylim=(0, 0.72))
-    axis.set_title(f"Halting distribution, N = {STEPS}")
+    axis.set(title=f"Halting distribution, N = {STEPS}", xlabel="step n", ylabel=r"$p_n$", xticks=n, ylim=(0, 0.72))
     axis.legend(loc="upper right", frameon=False, fontsize=9)
 
 
@@ -75,10 +74,8 @@ def draw_gradients(axis) -> None:
         axis.axvspan(grid[start], grid[stop - 1], color="#d55e00", alpha=0.18, lw=0, label=label)
     axis.plot(grid, np.abs(ours), color="#0072b2", lw=2.4, label="logarithms (ponder_torch): finite throughout")
     axis.plot(grid, np.abs(naive), color="#d55e00", lw=1.4, ls="--", label="probabilities, where finite")
-    axis.set_yscale("log")
-    axis.set(xlabel=r"logit $z_1$", ylabel=r"$|\partial\,\mathrm{KL}\,/\,\partial z_1|$", xlim=(-LIMIT, LIMIT))
-    axis.set_ylim(1e-18, 1e5)
-    axis.set_title("Gradient of the KL in float32, N = 3")
+    axis.set(title="Gradient of the KL in float32, N = 3", xlim=(-LIMIT, LIMIT), ylim=(1e-18, 1e5), yscale="log")
+    axis.set(xlabel=r"logit $z_1$", ylabel=r"$|\partial\,\mathrm{KL}\,/\,\partial z_1|$")
     axis.legend(loc="upper left", frameon=False, fontsize=9)
 
 

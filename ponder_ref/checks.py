@@ -12,6 +12,7 @@ import numpy as np
 
 LOW_PRECISION = ("bfloat16", "float16")
 FLOATS = (*LOW_PRECISION, "float32", "float64", "complex128")  # complex128: tangents of the reference's complex step
+MOST_STEPS, MOST_LAYERS = 2**16 - 1, 1000  # of a network that is described; S2 counts no further
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
@@ -264,6 +265,19 @@ def check_step_result(y_hat: Any, halt_logit: Any) -> None:
         )
 
 
+def check_unrolled(found: Any, max_steps: int) -> None:
+    """What a step's own unroll gave: y_hat `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`."""
+    if not isinstance(found, tuple | list) or len(found) != 4:
+        got = f"{len(found)} things" if isinstance(found, tuple | list) else type(found).__name__
+        raise ValueError(f"unroll must return (y_hat, halt_logits, state, lengths) or None, got {got}")
+    y_hat, halt_logits, _, lengths = found
+    check_floating("halt_logits", halt_logits)
+    check_predictions(y_hat, tuple(halt_logits.shape), "halt_logits")
+    if not (len(halt_logits.shape) and 1 <= halt_logits.shape[0] <= max_steps):
+        raise ValueError(f"unroll must return 1 to {max_steps} steps, got halt_logits {tuple(halt_logits.shape)}")
+    check_lengths(lengths, tuple(halt_logits.shape[1:]))
+
+
 def check_start(initial_state: Any, encoder: Any, project: Any) -> None:
     """A pondering module starts from an initial state or from an encoder, not both."""
     if (initial_state is None) == (encoder is None):
@@ -295,7 +309,7 @@ def check_criterion(values: Any, batch: tuple[int, ...], y_hat: Any) -> None:
 def check_exit(rule: Any, policies: Sequence[str]) -> None:
     """The exit policy of `predict`, one of these, and its numbers: an `ExitRule`."""
     check_choice("policy", rule.policy, policies)
-    check_count("max_steps", rule.max_steps, 1, 2**16 - 1)
+    check_count("max_steps", rule.max_steps, 1, MOST_STEPS)
     check_count("seed", rule.seed, 0, 2**64 - 1)
     check_count("draw", rule.draw, 0, 2**12 - 1)
     check_number("q", rule.q, "(0, 1]")

@@ -7,23 +7,48 @@ import numpy as np
 
 from ponder_ref import checks
 from ponder_ref.base import Answer, ExitRule, Predicted, Trace
-from ponder_ref.exits import POLICIES, stream_rule
+from ponder_ref.exits import stream_rule
 from ponder_ref.halting import as_float, expected_prediction, log_halting, log_sigmoid
 from ponder_ref.sampling import MASK, uniforms_at
 from ponder_ref.trees import check_alike, leaves_of, map_tree
 
 
+def _sampled(rule: ExitRule, example_id: int, z: np.ndarray) -> bool:
+    return bool(uniforms_at(rule.seed, example_id, len(z), draw=rule.draw) < np.exp(log_sigmoid(z[-1])))  # I1
+
+
+def _quantile(rule: ExitRule, example_id: int, z: np.ndarray) -> bool:
+    return bool(-np.expm1(log_sigmoid(-z).sum()) >= rule.q)  # I2
+
+
+def _never(rule: ExitRule, example_id: int, z: np.ndarray) -> bool:
+    return False  # I3
+
+
+def _settled(rule: ExitRule, example_id: int, z: np.ndarray) -> bool:
+    return len(z) >= rule.min_steps and bool(log_sigmoid(-z).sum() < np.log(rule.epsilon))  # I4
+
+
+def _last(rule: ExitRule, predictions: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return predictions[-1]
+
+
+def _expected(rule: ExitRule, predictions: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """The expected prediction, its p cut at the example's own last step (I4)."""
+    return expected_prediction(log_halting(z, remainder=rule.remainder), predictions)
+
+
+# By policy: whether an example leaves after the steps whose logits are z, `[n]`, n < N; and its answer then.
+RULES = {
+    "sample": (_sampled, _last),
+    "quantile": (_quantile, _last),
+    "fixed": (_never, _last),
+    "expected": (_settled, _expected),
+}
+
+
 def _leaves(rule: ExitRule, example_id: int, z: np.ndarray) -> bool:
-    """Whether an example leaves after the steps whose logits are z, `[n]`."""
-    n = len(z)
-    if n == rule.max_steps:
-        return True
-    if rule.policy == "sample":  # I1
-        return bool(uniforms_at(rule.seed, example_id, n, draw=rule.draw) < np.exp(log_sigmoid(z[-1])))
-    left = log_sigmoid(-z).sum()
-    if rule.policy == "quantile":  # I2
-        return bool(-np.expm1(left) >= rule.q)
-    return rule.policy == "expected" and n >= rule.min_steps and bool(left < np.log(rule.epsilon))  # I3, I4
+    return len(z) == rule.max_steps or RULES[rule.policy][0](rule, example_id, z)
 
 
 def _one(step: Callable, x: Any, state: Any, rule: ExitRule, example_id: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,13 +62,6 @@ def _one(step: Callable, x: Any, state: Any, rule: ExitRule, example_id: int) ->
         predictions.append(y_hat[0])
         logits.append(z[0])
     return np.stack(predictions), as_float(np.stack(logits))
-
-
-def _answer(rule: ExitRule, predictions: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """The last prediction, or the expected one, its p cut at the example's own last step (I4)."""
-    if rule.policy != "expected":
-        return predictions[-1]
-    return expected_prediction(log_halting(z, remainder=rule.remainder), predictions)
 
 
 def predict(
@@ -77,7 +95,7 @@ def predict(
       trace: whether to keep every step (I7).
     """
     rule = ExitRule(policy, max_steps, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule, POLICIES)
+    checks.check_exit(rule, tuple(RULES))
     named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
     count = checks.check_examples(named, example_ids, slots)
     ids = np.arange(count) if example_ids is None else np.asarray(example_ids)
@@ -86,7 +104,7 @@ def predict(
         own_x, own_state = map_tree(lambda leaf, i=i: leaf[i : i + 1], (x, state))
         taken.append(_one(step, own_x, own_state, rule, int(ids[i])))
     steps = np.array([len(z) for _, z in taken])
-    y_hat = np.stack([_answer(rule, *run) for run in taken])
+    y_hat = np.stack([RULES[policy][1](rule, *run) for run in taken])
     result = Predicted(y_hat, steps, int(steps.sum()))
     if not trace:
         return result

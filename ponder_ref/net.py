@@ -26,6 +26,7 @@ class PonderNet(PonderModule):
 
     def __init__(self, step: Any, halting: Halting):
         self._build(step, (None, None, None), **asdict(halting))
+        self._check_log_prior(None, None)
 
     def __call__(self, x: Any, *, max_steps: int | None = None) -> Pondered:
         """Ponders over a batch, step by step; `max_steps` stands in for the network's own."""

@@ -1,41 +1,33 @@
 """Batches by number: random words for (seed, stream, update), chunks of updates, and a thread that makes them ahead.
 
 A batch is a pure function of (task config, seed, split, index); nothing depends on what was drawn before, so a run can
-go on at any update. Splits are streams of their own (spec tasks.md, "Splits").
+go on at any update. Splits are streams of their own (spec annex/tasks.md, "Splits").
 """
 
-import queue
-import threading
+import contextlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ponder_ref.base import Batch
-
+T = TypeVar("T")
 # Stream of each split. "beyond" is the evaluation on harder examples than those of training.
 STREAMS = {"train": 0, "valid": 1, "test": 2, "valid-beyond": 3, "test-beyond": 4}
 EVAL_BATCH = 512  # examples per evaluation batch, fixed so that example i is the same for any number of examples
 
 
-class Chunk(NamedTuple):
-    """The batches of the updates first+1 .. last: arrays with a leading axis of last − first."""
-
-    first: int
-    last: int
-    batch: Batch
-
-
 class EvalBatch(NamedTuple):
     """Examples to score: inputs for one call of the trainer; of its rows the first `counted` are counted.
 
-    targets are `[B, ...answers]`, ids and levels (the group of each) `[B]`.
+    targets are `[B, ...answers]`, ids and groups `[B]`.
     """
 
     inputs: Any
     targets: np.ndarray
     ids: np.ndarray
-    levels: np.ndarray
+    groups: np.ndarray
     counted: int
 
 
@@ -48,6 +40,13 @@ def words(seed: int, stream: int, indices: Iterable[int], size: int) -> np.ndarr
     """The first `size` 32-bit words of the stream at each index, `[K, size]` uint32; lower halves first."""
     long = [bit_generator(seed, stream, index).random_raw(-(-size // 2)) for index in indices]
     return np.stack(long).astype("<u8").view("<u4")[:, :size]
+
+
+def ranks(random: np.ndarray) -> np.ndarray:
+    """The rank of each of n entries, `[..., n]` uint32, from its word: no two of an example are equal."""
+    count = random.shape[-1]
+    free = np.uint32((1 << (count - 1).bit_length()) - 1)  # the lowest bits are the entry's number
+    return (random & ~free) | np.arange(count, dtype=np.uint32)
 
 
 def example_ids(split: str, indices: Sequence[int] | range, batch_size: int) -> np.ndarray:
@@ -75,50 +74,22 @@ def stretches(start: int, total: int, *periods: int) -> Iterator[tuple[int, int]
         start = last
 
 
-class Prefetch:
-    """Iterates over make(job) for each job, computed in another thread a few items ahead.
+@contextlib.contextmanager
+def prefetch(items: Iterable[T], ahead: int = 3) -> Iterator[Iterator[T]]:
+    """The items, computed in another thread a few before they are asked for; leaving the context stops the thread.
 
-    An exception in the thread is raised where the item would have been returned. Use as a context manager: leaving it
-    stops the thread.
+    An exception in the thread is raised where the item would have been returned.
     """
+    iterator, end = iter(items), object()
+    pool = ThreadPoolExecutor(1, "prefetch")
+    waiting = deque(pool.submit(next, iterator, end) for _ in range(ahead))
 
-    def __init__(self, make: Callable[[Any], Any], jobs: Iterable[Any], ahead: int = 2):
-        self._queue: queue.Queue = queue.Queue(maxsize=ahead)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, args=(make, jobs), name="prefetch", daemon=True)
-        self._thread.start()
-
-    def _put(self, item: Any) -> bool:
-        """Waits for room; False once the reader has left."""
-        while not self._stop.is_set():
-            try:
-                self._queue.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def _work(self, make: Callable[[Any], Any], jobs: Iterable[Any]) -> None:
-        try:
-            for job in jobs:
-                if not self._put((make(job), None)):
-                    return
-            self._put((None, StopIteration()))
-        except BaseException as error:  # raised again in the reader's thread
-            self._put((None, error))
-
-    def __iter__(self) -> Iterator[Any]:
-        while True:
-            item, error = self._queue.get()
-            if isinstance(error, StopIteration):
-                return
-            if error is not None:
-                raise error
+    def taken() -> Iterator[Any]:
+        while (item := waiting.popleft().result()) is not end:
+            waiting.append(pool.submit(next, iterator, end))
             yield item
 
-    def __enter__(self) -> "Prefetch":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    try:
+        yield taken()
+    finally:
+        pool.shutdown(cancel_futures=True)

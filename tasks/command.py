@@ -23,7 +23,7 @@ from tasks.flags import Parser, add_flags, flag, flag_value, given, make, refuse
 from tasks.loop import first_parameters, train
 from tasks.own_network import check_same, describe, own_code, try_out
 from tasks.runs import Origin, Run, read_records
-from tasks.trainers import THREADS, default_backend, init_state, make_trainer
+from tasks.trainers import THREADS, default_backend, first_state, make_trainer
 
 EXIT_CODES = "exit codes: 0 done, 1 diverged, 2 refused (one sentence), 130 or 143 stopped by a signal with all saved"
 RUNS = Path("runs")
@@ -147,7 +147,7 @@ def start(task: type[Task], options: argparse.Namespace) -> int:
     params = first_parameters(made)
     trainer = make_trainer(backend, made, flag_value(options, "threads", THREADS, 1), code)
     if code is not None:
-        try_out(code, trainer, init_state(trainer, params, config.start), made)
+        try_out(code, trainer, first_state(trainer, made, params), made)
     origin = Origin(None if config.start is None else checkpoints.fingerprint(params or {}), made.check())
     if hasattr(options, "out"):
         folder = Path(options.out)

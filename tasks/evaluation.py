@@ -12,14 +12,13 @@ from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.values import Choice, Integer, Number
 from tasks import summary
-from tasks.batches import Prefetch, map_tree
+from tasks.batches import map_tree, prefetch
 from tasks.contracts import Task
 from tasks.flags import flag, flag_value, given, refuse, show
 from tasks.metrics import Exits, Tally
 from tasks.own_network import check_same, own_code
-from tasks.runs import EVALUATIONS, Run
-from tasks.shipped import PRETRAINED, is_shipped, open_trained
-from tasks.trainers import THREADS, init_state, load_state, make_trainer
+from tasks.runs import EVALUATIONS, PRETRAINED, Run, is_shipped, open_trained
+from tasks.trainers import THREADS, make_state, make_trainer
 
 EXAMPLES, DRAWS = Integer(1, 10**7), Integer(1, 4096)
 SPLIT, POLICY, Q = Choice(("test", "valid")), Choice(POLICIES), Number("(0, 1]")
@@ -37,14 +36,14 @@ def evaluate(
     exits: Exits | None = None,
     before_batch: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """The metrics of the first `examples` examples of a split (spec tasks.md, "Metrics").
+    """The metrics of the first `examples` examples of a split (spec annex/tasks.md, "Metrics").
 
     Expectations are over all steps. Where there are `exits`, answers are also given as they would be in use, under
     that policy. `before_batch` may raise, to end it early.
     """
     config, network = task.config, task.network()
     tally = Tally(network.halting, network.model.output, config.seed, draws, shares=task.SHARES)
-    with Prefetch(lambda batch: batch, task.evaluation(split, examples)) as ahead:
+    with prefetch(task.evaluation(split, examples)) as ahead:
         for batch in ahead:
             before_batch()
             inputs = task.plain(batch.inputs) if network.is_own else batch.inputs
@@ -52,7 +51,7 @@ def evaluate(
             y_hat, halt_logits = trainer.unroll(state, inputs, max_steps=config.own_steps)
             n = batch.counted
             targets, ids = batch.targets[:n], batch.ids[:n]
-            tally.add(y_hat[:, :n], halt_logits[:, :n], targets, ids, batch.levels[:n])
+            tally.add(y_hat[:, :n], halt_logits[:, :n], targets, ids, batch.groups[:n])
             if exits is not None:
                 rows, how = map_tree(itemgetter(slice(n)), inputs), {**exits.policy, "max_steps": config.own_steps}
                 exits.add(trainer.predict(state, rows, seed=config.seed, example_ids=ids, **how), targets)
@@ -106,9 +105,9 @@ def evaluate_run(task: type[Task], options: argparse.Namespace) -> int:
     trained.own = check_same(code, run.own, run.folder)
     trainer, file = make_trainer(backend, trained, threads, code), getattr(options, "checkpoint", run.folder)
     if trained.own is None:  # the parameters are enough, and all that a shipped checkpoint has
-        state = init_state(trainer, parameters(found.arrays), file)
+        state = make_state(trainer.init, parameters(found.arrays), file)
     else:  # which may have more, such as running means
-        state = load_state(trainer, found.arrays, file)
+        state = make_state(trainer.load, found.arrays, file)
     made = trained  # its files are opened once
     if "max_steps" in explicit:  # the fewest steps are training's; evaluation has none
         explicit["min_steps"] = min(run.config.min_steps, explicit["max_steps"])

@@ -57,12 +57,12 @@ def plot_groups(axes: Any, groups: Groups, split: str, x: str, y: str) -> None:
             axes.fill_between(at, mean - spread, mean + spread, color=look["color"], alpha=0.2, linewidth=0)
 
 
-def accuracy_axis(axes: Any, guess: float | None) -> None:
-    """From 0 to 1, or from a little below the accuracy of guessing where no line goes lower."""
-    axes.set_ylabel("expected accuracy")
+def accuracy_axis(axes: Any, guess: float | None, **about: str) -> None:
+    """From 0 to 1, or from a little below the accuracy of guessing where no line goes lower; `about` as of `set`."""
     lowest = min((np.nanmin(line.get_ydata()) for line in axes.get_lines()), default=1.0)
     chance_line(axes, guess)
-    axes.set_ylim(guess - 0.1 if guess is not None and lowest >= guess - 0.1 else 0, 1.02)
+    bottom = guess - 0.1 if guess is not None and lowest >= guess - 0.1 else 0
+    axes.set(ylabel="expected accuracy", ylim=(bottom, 1.02), **about)
 
 
 def guess_of(groups: Groups) -> float | None:
@@ -88,11 +88,8 @@ def draw_training(groups: Groups, split: str, title: str, path: Path) -> Path:
     figure, ((accuracy,), (steps,)) = subplots(2, 5, groups)
     plot_groups(accuracy, groups, split, "update", "accuracy")
     plot_groups(steps, groups, split, "update", "expected_steps")
-    accuracy_axis(accuracy, guess_of(groups))
-    accuracy.set_title(title)
-    steps.set_ylabel("steps at evaluation")
-    steps.set_ylim(bottom=0)
-    steps.set_xlabel("updates")
+    accuracy_axis(accuracy, guess_of(groups), title=title)
+    steps.set(ylabel="steps at evaluation", ylim=(0, None), xlabel="updates")
     legend(figure, accuracy)
     return save(figure, path)
 
@@ -101,9 +98,7 @@ def draw_passes(groups: Groups, path: Path) -> Path:
     """Accuracy against the forward passes of the step network in training so far: figure 1c."""
     figure, ((axes,),) = subplots(1, 3.5, groups)
     plot_groups(axes, groups, "valid", "forward_passes", "accuracy")
-    accuracy_axis(axes, guess_of(groups))
-    axes.set_title("Computation")
-    axes.set_xlabel("forward passes of the step network in training")
+    accuracy_axis(axes, guess_of(groups), title="Computation", xlabel="forward passes of the step network in training")
     legend(figure, axes)
     return save(figure, path)
 
@@ -132,7 +127,7 @@ def draw_difficulty(groups: Groups, name: str, path: Path) -> Path:
             for end in ends:
                 axes.axvline(end, color="grey", linewidth=0.8, linestyle="--")
     name_groups(accuracy, steps, name, guess_of(groups))
-    accuracy.set_title("Test at the end, mean over seeds")
+    accuracy.set(title="Test at the end, mean over seeds")
     legend(figure, accuracy)
     return save(figure, path)
 

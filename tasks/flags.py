@@ -132,8 +132,8 @@ def from_json(config: type[C], values: dict[str, Any], source: str) -> C:
         raise Refused(f"{source}: {error}") from None
 
 
-def flag_value(options: argparse.Namespace, name: str, values: Values, default: Any) -> Any:
-    """The checked value of a flag that belongs to the command and not to a config."""
+def flag_value(options: argparse.Namespace, name: str, values: Values, default: Any = "") -> Any:
+    """The checked value of a flag that belongs to the command and not to a config; `default` if it was not given."""
     value = values.parse(getattr(options, name, str(default)))
     try:
         values.check(name, value)

@@ -25,14 +25,15 @@ from ponder_ref.runtime import checkpoint as checkpoints
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import SIGNALS, Diverged, Interrupted, Refused, Terminated, interrupted
 from ponder_ref.runtime.saved import network_of
-from tasks.batches import Chunk, Prefetch, stretches
+from ponder_ref.runtime.train import REST
+from tasks.batches import prefetch, stretches
 from tasks.contracts import Task
 from tasks.evaluation import evaluate
 from tasks.metrics import Window
+from tasks.own_network import check_start
 from tasks.progress import progress
-from tasks.runs import Run
-from tasks.shipped import open_trained
-from tasks.trainers import init_state, load_state
+from tasks.runs import Run, open_trained
+from tasks.trainers import first_state, make_state
 
 
 class StopSignals:
@@ -41,27 +42,20 @@ class StopSignals:
     def __init__(self) -> None:
         self.received: int | None = None
 
-    def _remember(self, number: int, frame: FrameType | None) -> None:
-        self.received = number
-        for each in SIGNALS:
-            signal.signal(each, self._at_once)
-
-    def _at_once(self, number: int, frame: FrameType | None) -> NoReturn:
-        self.received = number
-        self._restore()
-        raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+    def _take(self, number: int, frame: FrameType | None) -> None:
+        before, self.received = self.received, number
+        if before is not None:
+            self.__exit__()
+            raise Terminated if number == signal.SIGTERM else KeyboardInterrupt
 
     def __enter__(self) -> "StopSignals":
         main = threading.current_thread() is threading.main_thread()  # no other thread can take signals
-        self._before = {number: signal.signal(number, self._remember) for number in SIGNALS if main}
+        self._before = {number: signal.signal(number, self._take) for number in SIGNALS if main}
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 def training_batches(task: Task, indices: Sequence[int] | range) -> Batch:
@@ -75,7 +69,8 @@ def training_batches(task: Task, indices: Sequence[int] | range) -> Batch:
 def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
     """The parameters that a training begins with: the task's, or those of the checkpoint of --start.
 
-    None are those that a network of somebody's own is built with.
+    Of a network of somebody's own they are all its variables, also those that are not trained; None are those that it
+    is built with.
     """
     network = task.network()
     if task.config.start is None:
@@ -96,8 +91,8 @@ def first_parameters(task: Task) -> dict[str, np.ndarray] | None:
     try:
         theirs = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
         if network.is_own:
-            if theirs.model != network.model:
-                raise ValueError("it has another network, or one for other inputs")
+            check_start(network, theirs)
+            params |= {name.removeprefix(REST): x for name, x in found.arrays.items() if name.startswith(REST)}
         else:
             check_parameters(network.model, params)
     except ValueError as error:
@@ -118,10 +113,10 @@ class Training:
             params = first_parameters(task)
             if run.origin.began_with not in (None, checkpoints.fingerprint(params or {})):
                 raise Refused(f"--start {self.config.start} has changed since {run.folder} began with it")
-            self.state = init_state(trainer, params, self.config.start)
+            self.state = first_state(trainer, task, params)
         else:
             self.update, self.window = start.about["update"], Window(**start.about["window"])
-            self.state = load_state(trainer, start.arrays, run.checkpoints)
+            self.state = make_state(trainer.load, start.arrays, run.checkpoints)
         self.saved = self.update if start is not None else None
         if stop_at is not None and stop_at <= self.update:
             raise Refused(f"--stop-at {stop_at}: {run.folder} is at update {self.update} already")
@@ -148,9 +143,10 @@ class Training:
             if self.saved is None:
                 self.evaluate("valid", show)
             jobs = stretches(self.update, self.stop_at or c.updates, *c.periods)
-            with Prefetch(self.make_chunk, jobs) as ahead:
-                for chunk in ahead:
-                    self.step(chunk, show)
+            chunks = ((first, last, training_batches(self.task, range(first, last))) for first, last in jobs)
+            with prefetch(chunks) as ahead:
+                for first, last, batch in ahead:
+                    self.step(first, last, batch, show)
                     self.obey(stop)
             if self.stop_at is not None:
                 return f"stopped {self.all_saved()}"
@@ -162,18 +158,14 @@ class Training:
         finally:
             show.close()
 
-    def make_chunk(self, stretch: tuple[int, int]) -> Chunk:
-        first, last = stretch
-        return Chunk(first, last, training_batches(self.task, range(first, last)))
-
-    def step(self, chunk: Chunk, show: Any) -> None:
-        """The updates of a chunk and what falls on its end."""
+    def step(self, first: int, last: int, batch: Batch, show: Any) -> None:
+        """The updates first + 1 to last and what falls on their end; the batch has them as its first axis."""
         c = self.config
-        self.state, metrics = self.trainer.train_steps(self.state, chunk.batch)
+        self.state, metrics = self.trainer.train_steps(self.state, batch)
         bad = ~(np.isfinite(metrics["loss"]) & np.isfinite(metrics["grad_norm"]))
         if bad.any():
-            self.diverged(chunk.first + 1 + int(np.argmax(bad)), "the loss or its gradient is not finite")
-        self.update = chunk.last
+            self.diverged(first + 1 + int(np.argmax(bad)), "the loss or its gradient is not finite")
+        self.update = last
         self.window.add(metrics)
         show.advance(self.update)
         if self.update % c.log_every == 0:

@@ -1,9 +1,10 @@
-"""What is measured of a model, in NumPy and float64, the same for every backend (spec tasks.md, "Metrics").
+"""What is measured of a model, in NumPy and float64, the same for every backend (spec annex/tasks.md, "Metrics").
 
 Sums over examples are added up batch by batch; dividing comes last.
 """
 
 import dataclasses
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,7 +145,7 @@ def price(halting: Halting) -> float:
 
 
 class Tally:
-    """Sums over the examples of an evaluation, in all and for each difficulty."""
+    """Sums over the examples of an evaluation, in all and for each group."""
 
     def __init__(self, halting: Halting, output: str, seed: int, draws: int = 1, shares: bool = False):
         self.by, self.shares = Scoring(halting, output, seed, draws), shares
@@ -152,39 +153,39 @@ class Tally:
         self.count = 0
         self.squares = 0.0  # of the accuracies, for their standard error
         self.sums: dict[str, Any] = {}
-        self.levels: dict[int, np.ndarray] = {}  # difficulty -> count, then accuracy and steps, expected and median
-        self.level_shares: dict[int, np.ndarray] = {}  # difficulty -> sum of p `[N]`
+        self.groups: dict[int, np.ndarray] = {}  # group -> count, then accuracy and steps, expected and median
+        self.group_shares: dict[int, np.ndarray] = {}  # group -> sum of p `[N]`
 
-    def add(self, y_hat, halt_logits, targets, ids, difficulty) -> None:
+    def add(self, y_hat, halt_logits, targets, ids, groups) -> None:
         """Adds a batch: y_hat `[N, B, ...]`, halt_logits `[N, B]`, targets `[B, ...answers]`, the rest `[B]`."""
         scored = self.score(y_hat, halt_logits, targets, ids, self.by)
         for field in dataclasses.fields(scored):
             self.sums[field.name] = self.sums.get(field.name, 0.0) + getattr(scored, field.name).sum(axis=-1)
         self.squares += float((scored.accuracy**2).sum())
         self.count += len(scored.accuracy)
-        for level in np.unique(difficulty):
-            of = np.asarray(difficulty) == level
+        for group in np.unique(groups).tolist():
+            of = np.asarray(groups) == group
             seen = (scored.accuracy, scored.steps, scored.median_accuracy, scored.median_steps)
             row = np.array([of.sum(), *(values[of].sum() for values in seen)])
-            self.levels[int(level)] = self.levels.get(int(level), 0.0) + row
+            self.groups[group] = self.groups.get(group, 0.0) + row
             if self.shares:
-                self.level_shares[int(level)] = self.level_shares.get(int(level), 0.0) + scored.p[:, of].sum(axis=-1)
+                self.group_shares[group] = self.group_shares.get(group, 0.0) + scored.p[:, of].sum(axis=-1)
 
     def result(self) -> dict[str, Any]:
-        """Means over the examples as plain values; `levels` has a row [difficulty, count, accuracy, steps] for each.
+        """Means over the examples as plain values; `levels` has a row [group, count, accuracy, steps] for each.
 
         `median_levels` has the same at the median step. With shares, `level_shares` has the rows
-        [difficulty, p₁, p₂, ...] of the mean halting distribution.
+        [group, p₁, p₂, ...] of the mean halting distribution.
         """
         shares = [
-            [level, *(round(float(x), 6) for x in total / self.levels[level][0])]
-            for level, total in sorted(self.level_shares.items())
+            [group, *(round(float(x), 6) for x in total / self.groups[group][0])]
+            for group, total in sorted(self.group_shares.items())
         ]
 
-        def row(level: int, n: float, right: float, steps: float) -> list[float]:
-            return [level, int(n), round(right / n, 6), round(steps / n, 6)]
+        def row(group: int, n: float, right: float, steps: float) -> list[float]:
+            return [group, int(n), round(right / n, 6), round(steps / n, 6)]
 
-        rows = sorted((level, sums.tolist()) for level, sums in self.levels.items())
+        rows = sorted((group, sums.tolist()) for group, sums in self.groups.items())
         mean = {name: total / self.count for name, total in self.sums.items()}
         # An example's accuracy is an expectation, and seldom 0 or 1: its variance is below that of a coin.
         variance = max(self.squares / self.count - float(mean["accuracy"]) ** 2, 0.0)
@@ -203,8 +204,8 @@ class Tally:
             "draws": self.by.draws if self.by.halting.method == "ponder" else 0,
             "step_accuracy": [round(float(x), 6) for x in mean["step_correct"]],
             "step_share": [round(float(x), 6) for x in mean["p"]],
-            "levels": [row(level, n, *expected) for level, (n, *expected, _, _) in rows],
-            "median_levels": [row(level, n, *median) for level, (n, _, _, *median) in rows],
+            "levels": [row(group, n, *expected) for group, (n, *expected, _, _) in rows],
+            "median_levels": [row(group, n, *median) for group, (n, _, _, *median) in rows],
             **({"level_shares": shares} if self.shares else {}),
         }
 
@@ -231,19 +232,18 @@ class Exits:
         )
 
 
-def bands(levels: list[list[float]]) -> list[tuple[str, int, float, float]]:
-    """Rows (label, count, accuracy, steps) with difficulties joined in bands 1-4, 5-8, 9-16, 17-32, ..."""
-    joined: dict[tuple[int, int], np.ndarray] = {}
-    for level, n, accuracy, steps in levels:
-        high = max(4, 1 << (int(level) - 1).bit_length())
-        key = (high // 2 + 1 if high > 4 else 1, high)
-        joined[key] = joined.get(key, 0.0) + np.array([n, n * accuracy, n * steps])
-    seen = [int(level) for level, *_ in levels]
-    rows = []
-    for (low, high), (n, right, steps) in sorted((key, row.tolist()) for key, row in joined.items()):
-        inside = [level for level in seen if low <= level <= high]
-        rows.append((f"{min(inside)}-{max(inside)}", int(n), right / n, steps / n))
-    return rows
+def bands(rows: list[list[float]]) -> list[tuple[str, int, float, float]]:
+    """Rows (label, count, accuracy, steps) with groups joined in bands 1-4, 5-8, 9-16, 17-32, ...
+
+    A label has the least and the largest group that are there.
+    """
+    found = []
+    for _, band in itertools.groupby(sorted(rows), lambda row: max(4, 1 << (int(row[0]) - 1).bit_length())):
+        groups, counts, *values = zip(*band, strict=True)
+        label = "-".join(dict.fromkeys(str(int(group)) for group in (groups[0], groups[-1])))
+        means = (sum(n * x for n, x in zip(counts, column, strict=True)) / sum(counts) for column in values)
+        found.append((label, int(sum(counts)), *means))
+    return found
 
 
 class Window:

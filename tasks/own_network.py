@@ -2,6 +2,9 @@
 
 It is somebody's own, `--model FILE.py:FUNCTION`, or one that a task brings (`Task.NETWORKS`). The file is read when the
 command line names it, or the task, and run when the network is built; no run folder ever names code to run.
+
+A run knows somebody's own code by its checksum. What a task brings is part of the project, as the task is: it is known
+by its name, one for each task and backend, and may change as long as names and shapes of its parameters do not.
 """
 
 import argparse
@@ -16,7 +19,7 @@ import numpy as np
 
 from ponder_ref.checks import quoted
 from ponder_ref.runtime.contracts import Trainer
-from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.errors import Refused, shell_word
 from ponder_ref.runtime.files import read_bytes
 from ponder_ref.runtime.network import Leaf, Network, Own, Problem
 from ponder_ref.runtime.settings import Halting
@@ -37,15 +40,15 @@ def in_short(error: BaseException) -> str:
 class Code:
     """The function of --model: called with a problem, it runs the file (once) and builds the network.
 
-    `given` is FILE.py:FUNCTION, the file below `root`.
+    `given` is FILE.py:FUNCTION; of a network that a task brings, the file is below ROOT.
     """
 
-    def __init__(self, given: str, root: Path = Path()):
-        self.given = given
+    def __init__(self, given: str, *, is_brought: bool = False):
+        self.given, self.is_brought = given, is_brought
         file, _, self.function = given.rpartition(":")
         if not file or not self.function.isidentifier():
             raise Refused(f"--model must look like my_net.py:build, got {quoted(given)}")
-        self.path = root / file
+        self.path = (ROOT if is_brought else Path()) / file
         self.source = read_bytes(self.path, MAX_SOURCE, f"--model {given}: there is no file {self.path}")
         self.sha256 = hashlib.sha256(self.source).hexdigest()
         self._module: ModuleType | None = None
@@ -96,7 +99,7 @@ def own_code(task: type[Task], options: argparse.Namespace, backend: str) -> Cod
             f"tasks.{task.NAME} has networks for the backends {', '.join(task.NETWORKS)}, not for {quoted(backend)}: "
             "give one with --model"
         )
-    return Code(task.NETWORKS[backend], ROOT)
+    return Code(task.NETWORKS[backend], is_brought=True)
 
 
 def describe(code: Code, task: Task) -> Network:
@@ -105,7 +108,7 @@ def describe(code: Code, task: Task) -> Network:
     outputs, output = task.answer()
     own = Own(
         name=code.given,
-        sha256=code.sha256,
+        sha256="" if code.is_brought else code.sha256,
         inputs=map_tree(lambda x: Leaf(tuple(x.shape[2:]), x.dtype.name), task.plain(first.inputs)),
         outputs=outputs,
         output=output,
@@ -121,12 +124,33 @@ def check_same(code: Code | None, own: Network | None, folder: Path) -> Network 
         if code is not None:
             raise Refused(f"--model goes with a run that began with it, and {folder} has the task's own network")
         return None
-    name = own.model.name
-    if code is None:
-        raise Refused(f"{folder} has a network of somebody's own, whose code is needed again: --model {name}")
-    if code.function != name.rpartition(":")[2] or code.sha256 != own.model.sha256:
+    name, is_brought = own.model.name, not own.model.sha256
+    if code is None or (code.is_brought and not is_brought):
+        again = f"--model {shell_word(name)}"
+        raise Refused(f"{folder} has a network of somebody's own, whose code is needed again: {again}")
+    if is_brought and not code.is_brought:
+        raise Refused(f"--model goes with a run that began with it, and {folder} has the task's own network")
+    if is_brought and code.given != name:
+        raise Refused(
+            f"{folder} has the network {name}, and {code.given}, that of the other backend, has other parameters: "
+            "give the backend that the run began with"
+        )
+    if not is_brought and (code.function != name.rpartition(":")[2] or code.sha256 != own.model.sha256):
         raise Refused(f"--model {code.given} is not the code that {folder} began with, {name}, or has changed since")
     return own
+
+
+def check_start(ours: Network, theirs: Network) -> None:
+    """ValueError if a training of our own network cannot begin with theirs: other code, or built for other shapes.
+
+    What its file was called, and the seed that it was built with, may be others.
+    """
+    one, other = ours.to_json()["model"], theirs.to_json()["model"]
+    if any(one[name] != other.get(name) for name in ("kind", "sha256", *(() if one["sha256"] else ("name",)))):
+        raise ValueError("it has another network, or the code of the network has changed since")
+    for name in ("inputs", "outputs", "output", "answers"):
+        if one[name] != other[name]:
+            raise ValueError(f"its network was built for other {'inputs' if name == 'inputs' else 'answers'}")
 
 
 def try_out(code: Code, trainer: Trainer, state: Any, task: Task) -> None:

@@ -83,12 +83,11 @@ def draw_curves(records: list[dict[str, Any]], method: str, guess: float | None,
         x = column(rows, "update")
         for axes, name in ((loss, "loss_rec"), (reg, "loss_reg"), (accuracy, "accuracy"), (steps, "expected_steps")):
             axes.plot(x, column(rows, name), color=colour, label=label, **look)
-    loss.set_ylabel("loss of the answer")
-    reg.set_ylabel({"ponder": "KL to the prior", "act": "ponder cost N + R"}.get(method, "no further loss"))
-    accuracy.set_ylabel("expected accuracy")
+    loss.set(ylabel="loss of the answer")
+    reg.set(ylabel={"ponder": "KL to the prior", "act": "ponder cost N + R"}.get(method, "no further loss"))
+    accuracy.set(ylabel="expected accuracy")
     chance_line(accuracy, guess)
-    steps.set_ylabel("expected steps")
-    steps.set_xlabel("updates")
+    steps.set(ylabel="expected steps", xlabel="updates")
     loss.legend(ncols=3)
     return save(figure, path)
 
@@ -105,11 +104,9 @@ def final(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def name_groups(accuracy: Any, steps: Any, group: str, guess: float | None) -> None:
     """The axes of a figure with accuracy above and steps below, by group."""
     chance_line(accuracy, guess)
-    accuracy.set_ylim(0, 1.03)
-    accuracy.set_ylabel("expected accuracy")
-    steps.set_ylabel("expected steps")
-    steps.set_ylim(bottom=0)
-    steps.set_xlabel(f"number of {group}")
+    accuracy.set(ylabel="expected accuracy", ylim=(0, 1.03))
+    steps.set(ylabel="expected steps", ylim=(0, None), xlabel=f"number of {group}")
+    steps.xaxis.get_major_locator().set_params(integer=True)
 
 
 def draw_levels(records: list[dict[str, Any]], group: str, guess: float | None, path: Path) -> Path:
@@ -135,13 +132,11 @@ def draw_halting(record: dict[str, Any], config: Any, guess: float | None, path:
         prior = np.exp(named_log_prior(config.prior, config.lambda_p, len(share), dtype="float64"))
         label = f"prior, λ_p = {config.lambda_p}" if config.prior == "geometric" else f"{config.prior} prior"
         halting.plot(n, prior, color=COLOURS[1], marker="o", markersize=3, label=label)
-    halting.set_ylabel("chance of halting")
+    halting.set(ylabel="chance of halting")
     halting.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2)  # above: no bar is behind it
     accuracy.plot(n, right, color=COLOURS[0], marker="o", markersize=3)
     chance_line(accuracy, guess)
-    accuracy.set_ylim(0, 1.03)
-    accuracy.set_ylabel("accuracy of the step")
-    accuracy.set_xlabel("step")
+    accuracy.set(ylabel="accuracy of the step", ylim=(0, 1.03), xlabel="step")
     accuracy.xaxis.get_major_locator().set_params(integer=True)
     return save(figure, path)
 

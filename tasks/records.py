@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.files import opened
 from ponder_ref.runtime.schemas import Count, Name, check_depth, check_text, checked, decoded
+from tasks.batches import map_tree
 
 METRICS, SESSIONS, EVALUATIONS = "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
 MAX_LINE, MAX_BYTES = 2**22, 2**30
@@ -116,13 +117,7 @@ def has_median(record: Record) -> bool:
 
 def in_memory(value: Any) -> Any:
     """NaN for null, a float for an integer that is too large for others."""
-    if value is None:
-        return math.nan
-    if isinstance(value, list):
-        return [in_memory(item) for item in value]
-    if isinstance(value, dict):
-        return {name: in_memory(item) for name, item in value.items()}
-    return float(value) if type(value) is int and abs(value) >= 2**63 else value
+    return math.nan if value is None else float(value) if type(value) is int and abs(value) >= 2**63 else value
 
 
 def read_records(path: Path) -> list[Record]:
@@ -137,7 +132,7 @@ def read_records(path: Path) -> list[Record]:
             checked(record, schema, name)
             try:
                 check_depth(record)
-                records.append(in_memory(record))
+                records.append(map_tree(in_memory, record))
             except (OverflowError, ValueError) as error:
                 raise Refused(f"{name}: {error}") from None
         if len(line) == MAX_LINE:
@@ -145,14 +140,7 @@ def read_records(path: Path) -> list[Record]:
     return records
 
 
-def finite(value: Any) -> Any:
-    """The value with null in the place of what is not finite."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: finite(item) for name, item in value.items()}
-    return [finite(item) for item in value] if isinstance(value, list) else value
-
-
 def line_of(record: Record) -> str:
-    return json.dumps(finite(record), allow_nan=False) + "\n"
+    """The record as a line, with null in the place of what is not finite."""
+    finite = map_tree(lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, record)
+    return json.dumps(finite, allow_nan=False) + "\n"

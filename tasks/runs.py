@@ -1,7 +1,8 @@
 """The run folder: config.json, metrics.jsonl, sessions.jsonl, evaluations.jsonl, checkpoints/, figures/.
 
 A resumed run ends with the same folder as an unbroken one; only sessions.jsonl, which has the wall times, tells them
-apart.
+apart. A checkpoint that is shipped is a folder with model.safetensors (config and parameters alone, float32) and its
+card: `open_trained` takes it as it takes a run.
 """
 
 import json
@@ -13,20 +14,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ponder_ref.runtime import network
-from ponder_ref.runtime.checkpoint import Checkpoint, file_name, listed, newest, prune, read
+from ponder_ref.runtime.checkpoint import PARAMETERS, Checkpoint, file_name, listed, newest, prune, read
 from ponder_ref.runtime.errors import Refused, cannot_write, shell_word
 from ponder_ref.runtime.files import TEMPORARY, append, check_target, clear_leftovers, make_folder, write_whole
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.schemas import Name, check_depth, check_text, read_json
 from tasks.config import first_difference
+from tasks.contracts import Task
 from tasks.flags import from_json, to_json
 from tasks.records import EVALUATIONS, METRICS, SESSIONS, line_of, read_records
-from tasks.trainers import FRAMEWORKS, backend_of_file
+from tasks.trainers import FRAMEWORKS, backend_of_file, default_backend
 
 CONFIG = "config.json"
-
-
-OWN_FILES = (CONFIG, METRICS, SESSIONS, EVALUATIONS, "checkpoints", "figures", "model.safetensors")
+PRETRAINED, MODEL = "pretrained", "model.safetensors"  # the word for the shipped checkpoint of a task, and its file
+OWN_FILES = (CONFIG, METRICS, SESSIONS, EVALUATIONS, "checkpoints", "figures", MODEL)
 OWN_FOLDERS = ("checkpoints", "figures")
 
 
@@ -219,8 +220,39 @@ class Run:
     def evaluate_command(self) -> str:
         return f"{self.command()} --evaluate {shell_word(str(self.folder))}{self.code_flags()}"
 
+    @property
+    def model(self) -> str | None:
+        """What --model named, None for a network of the task, which has no checksum."""
+        return self.own.model.name if self.own is not None and self.own.model.sha256 else None
+
     def code_flags(self) -> str:
         """What a command needs for somebody's own backend or network: the folder's word is not enough."""
-        name = "" if self.own is None else self.own.model.name
-        model = "" if not name or name.startswith(f"tasks/{self.task}/") else f" --model {shell_word(name)}"
+        model = "" if self.model is None else f" --model {shell_word(self.model)}"
         return model + ("" if self.backend in FRAMEWORKS else f" --backend {shell_word(self.backend)}")
+
+
+def is_shipped(folder: Path) -> bool:
+    return os.path.isfile(folder / MODEL)
+
+
+def open_trained(task: type[Task], name: str, file: str | None = None) -> tuple[Run, Checkpoint]:
+    """Run and newest checkpoint (or the one in `file`) of a folder, or of the word "pretrained"."""
+    folder = task.PRETRAINED if name == PRETRAINED else Path(name)
+    if folder is None or (name == PRETRAINED and not is_shipped(folder)):
+        raise Refused(f"no checkpoint of {task.NAME} is shipped here: train one with python -m tasks.{task.NAME}")
+    if is_shipped(folder):
+        if file is not None:
+            raise Refused(f"--checkpoint goes with a run, and {folder} has a single checkpoint")
+        found = read(folder / MODEL, PARAMETERS)
+        if "config" not in found.about:
+            raise Refused(
+                f"{folder} has a network alone, without its task: --evaluate needs a run, or one that is shipped"
+            )
+        config = from_json(task.Config, found.about["config"], str(folder / MODEL))
+        run = Run(folder, task.NAME, config, default_backend())
+        return run, run.check(found, folder / MODEL)
+    run = Run.open(folder, task.NAME, task.Config)
+    found = run.load(None if file is None else Path(file))
+    if found is None:
+        raise Refused(f"there is no checkpoint in {run.checkpoints}")
+    return run, found

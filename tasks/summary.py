@@ -2,11 +2,11 @@
 
 import math
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ponder_ref.runtime.errors import shell_word
 from tasks.flags import flag, show
 from tasks.metrics import price
 from tasks.records import has_median
@@ -52,7 +52,7 @@ def of_run(run: Any, task: Any, records: list[dict[str, Any]], figures: list[Pat
     lines.append(f"run      {run.folder}")
     lines.append(f"figures  {run.figures}" if figures else f"figures  none: {note}")
     lines.append(f"evaluate {run.evaluate_command()} --examples 10000")
-    lines.append(f"compare  python -m tasks.figures {shlex.quote(str(run.folder))} OTHER_RUN... --out FOLDER")
+    lines.append(f"compare  python -m tasks.figures {shell_word(str(run.folder))} OTHER_RUN... --out FOLDER")
     return "\n".join(lines)
 
 
@@ -100,7 +100,7 @@ def training_command(config: Any, backend: str, task: Any, *, model: str | None 
     shown |= {name: word for name, word in task.FILES.items() if name in shown}  # another place on every machine
     if seed is not None and "start" in shown:  # begun with the run of the same seed, by its name
         shown["start"] = for_seeds(shown["start"], config.seed, seed)
-    flags = [f"{flag(name)} {shlex.quote(value)}" for name, value in sorted(shown.items())]
-    flags += [] if model is None else [f"--model {shlex.quote(model)}"]
-    flags += [f"--seed {config.seed if seed is None else seed}", f"--backend {shlex.quote(backend)}"]
+    flags = [f"{flag(name)} {shell_word(value)}" for name, value in sorted(shown.items())]
+    flags += [] if model is None else [f"--model {shell_word(model)}"]
+    flags += [f"--seed {config.seed if seed is None else seed}", f"--backend {shell_word(backend)}"]
     return " ".join([f"python -m tasks.{task.NAME} --preset {preset}", *flags])

@@ -1,15 +1,17 @@
 """Backends' trainers, found by name and loaded only when they are needed."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from ponder_ref.checks import quoted
+from ponder_ref.runtime.checkpoint import PREFIX
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.train import REST
 from ponder_ref.runtime.values import Integer
 from tasks.contracts import Task
 from tasks.own_network import Code, in_short
@@ -71,24 +73,33 @@ def make_trainer(backend: str, task: Task, threads: int, code: Code | None = Non
             raise code.refusal(error) from None
         if isinstance(error, ValueError):
             raise Refused(f"backend {quoted(backend)}: {error}") from None
-        if isinstance(error, RuntimeError):  # JAX's, where JAX_PLATFORMS names what this machine does not have
-            raise Refused(f"backend {quoted(backend)} cannot be started: {in_short(error)}") from None
-        if backend in FRAMEWORKS:  # a fault of this project, which should be seen
+        # A RuntimeError may be the machine's: JAX raises one where JAX_PLATFORMS names what is not there.
+        if backend in FRAMEWORKS and not isinstance(error, RuntimeError):  # a fault of this project, to be seen
             raise
         raise Refused(f"--backend {backend}: its trainer cannot be made: {in_short(error)}") from None
 
 
-def init_state(trainer: Trainer, params: Mapping[str, np.ndarray] | None, file: object) -> Any:
-    """The state before the first update with these parameters, None are the network's own."""
-    try:
-        return trainer.init(params)
-    except ValueError as error:
-        raise Refused(f"{file} does not fit the run's model: {error}") from None
+def make_state(make: Callable[[Any], Any], values: Any, file: object) -> Any:
+    """A trainer's state: make(values), its `init` of parameters or its `load` of a checkpoint's arrays.
 
-
-def load_state(trainer: Trainer, arrays: dict[str, Any], file: object) -> Any:
-    """The trainer's state from a checkpoint's arrays; those of another model are refused."""
+    Values of another model are refused.
+    """
     try:
-        return trainer.load(arrays)
+        return make(values)
     except (ValueError, KeyError) as error:
         raise Refused(f"{file} does not fit the run's model: {error}") from None
+
+
+def first_state(trainer: Trainer, task: Task, values: Mapping[str, np.ndarray] | None) -> Any:
+    """The state before the first update with what `first_parameters` gave.
+
+    Somebody's own network begins with all variables of --start: buffers and weights that are not trained, too.
+    """
+    file = task.config.start
+    if values is None or not task.network().is_own:
+        return make_state(trainer.init, values, file)
+    arrays = trainer.dump(trainer.init())
+    names = {name: name.partition(".")[2] for name in arrays if name.startswith((PREFIX, REST))}
+    if different := sorted(set(names.values()) ^ set(values)):
+        raise Refused(f"{file} does not fit the run's model: not both have {', '.join(different)}")
+    return make_state(trainer.load, arrays | {name: values[own] for name, own in names.items()}, file)

@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 from flax import nnx
 
@@ -17,12 +18,13 @@ class Cell(nnx.Module):
         self.norm, self.drop = nnx.BatchNorm(size, rngs=rngs), nnx.Dropout(0.1, rngs=rngs)
         self.mix = nnx.Linear(size + width, width, rngs=rngs)
         self.heads = nnx.Linear(width, problem.outputs + 1, rngs=rngs)
+        self.shift = nnx.Variable(jax.random.normal(rngs.params(), (size,)))  # is not trained
 
     def initial_state(self, x):
         return jnp.zeros((len(x), self.width), self.heads.kernel.dtype)
 
     def __call__(self, x, h):
-        flat = self.norm(x.reshape(len(x), -1).astype(h.dtype))
+        flat = self.norm(x.reshape(len(x), -1).astype(h.dtype)) + self.shift
         h = jnp.tanh(self.mix(jnp.concatenate([flat, h], -1)))
         out = self.heads(self.drop(h))
         return (out[:, 0] if self.binary else out[:, :-1]), h, out[:, -1]

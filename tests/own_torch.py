@@ -7,19 +7,20 @@ from ponder_torch import PonderNet
 
 
 class Cell(nn.Module):
-    """A GRU with dropout and running statistics; an input of several axes is taken as one vector."""
+    """A GRU with dropout, running statistics and a weight that is not trained; it takes its input as one vector."""
 
     def __init__(self, problem, width: int = 24):
         super().__init__()
         size, self.problem = int(torch.Size(problem.inputs.shape).numel()), problem
         self.norm, self.cell, self.drop = nn.BatchNorm1d(size), nn.GRUCell(size, width), nn.Dropout(0.1)
         self.heads = nn.Linear(width, problem.outputs + 1)
+        self.shift = nn.Parameter(torch.randn(size), requires_grad=False)
 
     def initial_state(self, x):
         return self.heads.weight.new_zeros(len(x), self.heads.in_features)
 
     def forward(self, x, h):
-        h = self.cell(self.norm(x.flatten(1).to(h.dtype)), h)
+        h = self.cell(self.norm(x.flatten(1).to(h.dtype)) + self.shift, h)
         out = self.heads(self.drop(h))
         y_hat = out[:, 0] if self.problem.output == "binary" else out[:, :-1]
         return y_hat, h, out[:, -1]

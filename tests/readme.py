@@ -18,8 +18,8 @@ IMPORTS = {  # what a Python block imports decides where it is run
 }
 NOT_RUN = ("text", "toml", "json")  # and the directives of Sphinx, such as {figure}
 SHELL = ("sh", "shell")
-# Python code of these pages reads the files that their own commands make.
-COMMANDS_FIRST = ("docs/export.md",)
+# Python code of these pages reads what commands of the page make: those of this section, "" is the whole page.
+COMMANDS_FIRST = {"docs/export.md": "", "README.md": "What is trained is what is used"}
 
 
 class Block(NamedTuple):
@@ -34,6 +34,12 @@ class Block(NamedTuple):
     def framework(self) -> str | None:
         """torch, jax or ref (the reference alone); None: it goes with any of its page."""
         return next((name for name, modules in IMPORTS.items() if any(map(self.imports, modules))), None)
+
+    @property
+    def file(self) -> str | None:
+        """The file that it is, by its first line: # my_net.py."""
+        named = re.match(r"# (\w+\.py)\n", self.text)
+        return named and named[1]
 
     def imports(self, module: str) -> bool:
         return re.search(rf"^\s*(import|from)\b.*\b{module}\b", self.text, flags=re.M) is not None

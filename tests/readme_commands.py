@@ -12,12 +12,13 @@ import shlex
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
-from readme import NOT_RUN, ROOT, SHELL, read, run
+from readme import COMMANDS_FIRST, NOT_RUN, ROOT, SHELL, python_blocks, read, run
 
 from ponder_ref.runtime.errors import Refused
 from tasks import command as task_command
@@ -265,9 +266,30 @@ def check(command: Command) -> None:
             raise NotParsed(f"{where}: {error}") from None
 
 
-def run_commands(page: str, folder: Path) -> None:
-    """Runs the trainings and exports of a page's shell blocks in this folder, for the code that reads their files."""
-    for command in commands(page):
-        for words in parts(command.text):
-            if words[:2] == ["python", "-m"]:
-                run(words[1:], folder)
+def section_lines(page: str, title: str) -> set[int]:
+    """The lines in shell blocks of a section of a page; "" is the page."""
+    blocks, prose = read(page)
+    lines = prose.splitlines()
+    heads = [number for number, line in enumerate(lines, 1) if line.startswith("## ")] + [len(lines) + 1]
+    first = lines.index(f"## {title}") + 1 if title else 0
+    last = min(number for number in heads if number > first) if title else heads[-1]
+    shell = [block for block in blocks if block.language in SHELL and first < block.line < last]
+    return {block.line + number for block in shell for number in range(block.text.count("\n"))}
+
+
+def make_what_is_read(page: str, framework: str, folder: Path) -> None:
+    """Makes what the Python code of a page reads: the files it shows, and what the shell blocks of its section make.
+
+    Trainings and evaluations are run by this framework; those with a file of another framework are left out.
+    """
+    if page not in COMMANDS_FIRST:
+        return
+    (folder / "tasks").symlink_to(ROOT / "tasks")  # for paths as in the clone
+    files = {block.file: block for block in python_blocks(page) if block.file}
+    for name, block in files.items():
+        (folder / name).write_text(block.text, encoding="utf-8")
+    lines = section_lines(page, COMMANDS_FIRST[page])
+    for words in (words for command in commands(page) if command.line in lines for words in parts(command.text)):
+        used = [block.framework for name, block in files.items() if any(w.startswith(f"{name}:") for w in words)]
+        if words[:2] == ["python", "-m"] and set(used) <= {framework}:
+            run([framework if before == "--backend" else word for before, word in pairwise(words)], folder)

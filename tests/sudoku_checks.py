@@ -5,9 +5,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-from task_helpers import contents, inside, records, refused
+from task_helpers import ROOT, contents, inside, records, refused
 
 from tasks.sudoku.__main__ import main
 from tasks.sudoku.settings import PRESETS, SudokuConfig
@@ -53,6 +54,18 @@ def check_evaluation(backend: str, folder: Path) -> None:
     for flags in (["--evaluate", "run"], ["--out", "run", "--resume"]):
         sentence = refused(inside(*flags, "--backend", other, cwd=folder, main=main))
         assert f"model_{other}.py" in sentence and f"model_{backend}.py" in sentence
+
+
+def check_changed_code(backend: str, folder: Path) -> None:
+    """The task's network may get another comment, not other parameters."""
+    file = Path("tasks") / "sudoku" / f"model_{backend}.py"
+    text = (ROOT / file).read_text(encoding="utf-8")
+    (folder / file).parent.mkdir(parents=True)
+    with mock.patch("tasks.own_network.ROOT", folder):
+        (folder / file).write_text(text + "# a comment\n", encoding="utf-8")
+        sudoku("--evaluate", "run", "--examples", "10", cwd=folder)
+        (folder / file).write_text(text.replace("WIDTH = 48", "WIDTH = 40"), encoding="utf-8")
+        assert "does not fit the run's model" in refused(inside("--evaluate", "run", cwd=folder, main=main))
 
 
 def check_loaded(folder: Path, load: Callable, build: Callable, to_input: Callable[[np.ndarray], Any]) -> None:

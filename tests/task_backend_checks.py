@@ -159,7 +159,8 @@ def check_own_network(backend: str, folder: Path) -> None:
     """Somebody's own network trains, resumes to the same bytes in a new process, and answers under a policy."""
     own = ["--model", str(Path(__file__).with_name(f"own_{backend}.py")) + ":build"]
     start = [*TINY, "--backend", backend, "--prior", "poisson"]
-    whole = inside(*start, *own, "--out", "whole", cwd=folder)
+    # Both in processes of their own: the threads of JAX, and with them its rounding, are those of its first use.
+    whole = parity(*start, *own, "--out", "whole", cwd=folder)
     assert whole.returncode == 0, whole.stderr
     shutil.copytree(folder / "whole", folder / "broken")
     (folder / "broken" / "checkpoints" / "update-00000120.safetensors").unlink()
@@ -176,6 +177,7 @@ def check_own_network(backend: str, folder: Path) -> None:
     assert record["accuracy"] == last["accuracy"] and record["levels"] == last["levels"]
     assert record["policy"]["steps"] == record["sampled_steps"]
     assert record["policy"]["accuracy"] == record["sampled_accuracy"]
+    check_own_start(backend, [*start, *own], folder)
     act = inside(*start, *own, "--method", "act", "--updates", "20", "--out", "act", cwd=folder)
     assert act.returncode == 0, act.stderr
     other = [own[0], own[1].replace(":build", ":other")]
@@ -185,6 +187,20 @@ def check_own_network(backend: str, folder: Path) -> None:
         inside(*start, *wrong, "--out", "no", cwd=folder)
     )
     assert not (folder / "no").exists()
+
+
+def check_own_start(backend: str, start: list[str], folder: Path) -> None:
+    """A run that begins where `whole` ended has its running statistics and its weights that are not trained."""
+    for seed in ("0", "1"):
+        flags = ["--start", "whole", "--seed", seed, "--updates", "10", "--eval-every", "10", "--out", f"next-{seed}"]
+        done = inside(*start, *flags, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    whole, later = (newest(folder / name / "checkpoints").arrays for name in ("whole", "next-1"))
+    (fixed,) = [name for name in whole if name.startswith("rest.") and "shift" in name]
+    assert np.array_equal(whole[fixed], later[fixed]) and whole[fixed].any()
+    last = [one for one in records(folder / "whole") if one.get("split") == "valid"][-1]
+    first = records(folder / "next-0")[0]
+    assert first["update"] == 0 and abs(first["loss"] - last["loss"]) < 1e-6
 
 
 def check_own_network_on_stories(backend: str, folder: Path) -> None:

@@ -78,8 +78,7 @@ def expected(task: Babi, params: dict[str, np.ndarray]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
 def test_the_evaluation_is_the_reference_s(backend: str, task: Babi, params: dict, expected: dict[str, Any]):
-    c = task.config
     train = import_module(f"ponder_{backend}.train")
-    trainer = train.Trainer(task.model(), c.method_settings(), c.optimiser_settings())
+    trainer = train.make_trainer(task.network(), task.config.optimiser_settings())
     found = evaluate(trainer, trainer.init(params), task, "valid", examples=EXAMPLES)
     assert_near(found, expected)

@@ -17,6 +17,8 @@ import export_checks as checks
 from export_checks import EXITS, SEED, export
 from task_helpers import refused
 
+from ponder_ref.exits import POLICIES
+from ponder_ref.runtime.errors import Refused
 from tasks.export import stablehlo
 from tasks.export.policy import Exit
 
@@ -117,3 +119,10 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tasks.export.__main__.find_spec", lambda name: None if name == "flatbuffers" else name)
     done = export(folder, "--format", "stablehlo", "--out", tmp_path / "no")
     assert "needs 'flatbuffers', which is not installed: pip install -e '.[jax,tasks,export]'" in refused(done)
+
+
+def test_a_policy_that_the_exporter_does_not_know_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tasks.export.policy.POLICIES", (*POLICIES, "newest"))
+    with pytest.raises(Refused, match="--policy newest cannot be exported to stablehlo; what can be is sample, "):
+        stablehlo.write(checks.MODEL, checks.parameters(), Exit("newest", 3), {})
+    assert set(stablehlo.POLICIES) <= set(POLICIES)

@@ -1,6 +1,8 @@
 """Networks in files on JAX, through public names: runs, saved and shipped networks, one's own; the fast unrolls."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ import ponder_jax  # noqa: E402
 import ponder_ref  # noqa: E402
 from ponder_jax import train  # noqa: E402
 from ponder_ref.runtime.network import Leaf, Network, Own  # noqa: E402
-from ponder_ref.runtime.saved import write_saved  # noqa: E402
+from ponder_ref.runtime.saved import read_saved, write_saved  # noqa: E402
 from ponder_ref.runtime.settings import Halting, Optimiser  # noqa: E402
 
 SHIPPED = Path(__file__).resolve().parent.parent / "tasks" / "babi" / "pretrained"
@@ -187,7 +189,9 @@ def test_a_network_of_ones_own(tmp_path: Path):
     net.save(tmp_path)
     with pytest.raises(ValueError, match="build must be given, the function that makes this network"):
         ponder_jax.load(tmp_path)
-    again = ponder_jax.load(tmp_path, build=build)
+    told = []
+    again = ponder_jax.load(tmp_path, build=lambda problem: told.append(problem) or build(problem))
+    assert told == [Own("Mine", answers=None).problem(halting)] and told[0].outputs is None  # it had no task
     net.eval()
     np.testing.assert_array_equal(again(x).y_hat, net(x).y_hat)
     assert again.halting == halting
@@ -205,6 +209,67 @@ def test_a_network_of_ones_own(tmp_path: Path):
 
     with pytest.raises(ValueError, match=r"step.head.bias must have the shape \(3,\)"):
         ponder_jax.load(tmp_path, build=wider)
+    for other in ({"max_steps": 2}, {"method": "repeat"}):
+        (name,) = other
+        with pytest.raises(ValueError, match=f"build must return a PonderNet with {name} .*, as the network is descr"):
+            ponder_jax.load(tmp_path, build=lambda problem, o=other: build(OWN.problem(replace(halting, **o))))
+
+
+def test_float64_is_loaded_as_it_is_or_refused(tmp_path: Path):
+    net = build(OWN.problem(Halting(max_steps=3)))
+    saved = read_saved(net.save(tmp_path))
+    params = {name: x.astype(np.float64) for name, x in saved.params.items()}
+    write_saved(tmp_path / "own", saved.network, params, saved.rest)
+    write_saved(tmp_path / "rnn", Network(MODELS["rnn"], Halting(max_steps=3)), MODELS["rnn"].initial_parameters(0), {})
+    cases = {"own": build, "rnn": None}
+    for name, made in cases.items():
+        with pytest.raises(ValueError, match="holds float64, for which JAX needs JAX_ENABLE_X64=1"):
+            ponder_jax.load(tmp_path / name, build=made)
+    with jax.enable_x64(True):
+        for name, made in cases.items():
+            params = nnx.state(ponder_jax.load(tmp_path / name, build=made), nnx.Param)
+            assert {x.dtype for x in jax.tree.leaves(params)} == {np.dtype("float64")}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_is_saved(dtype: str, tmp_path: Path):
+    """As float32, so that every backend reads it; what was built in half precision is so again."""
+
+    def halved(problem):
+        net = build(problem)
+        graph, params, rest = nnx.split(net, nnx.Param, ...)
+        return nnx.merge(graph, jax.tree.map(lambda x: x.astype(dtype), params), rest)
+
+    def same(net, other, kind):
+        pairs = zip(*(jax.tree.leaves(nnx.state(each, nnx.Param)) for each in (net, other)), strict=True)
+        assert all((x == y).all() and y.dtype == kind for x, y in pairs)
+
+    net = halved(OWN.problem(Halting(max_steps=3)))
+    net.save(tmp_path / "own")
+    same(net, ponder_jax.load(tmp_path / "own", build=halved), dtype)
+    same(net, ponder_jax.load(tmp_path / "own", build=build), "float32")
+    graph, params = nnx.split(make_net("ponder_jax", MODELS["rnn"], parameters("rnn"), max_steps=2))
+    net = nnx.merge(graph, jax.tree.map(lambda x: x.astype(dtype), params))
+    net.save(tmp_path / "rnn")
+    same(net, ponder_jax.load(tmp_path / "rnn"), "float32")
+    assert ponder_ref.load(tmp_path / "rnn")(inputs("rnn")).y_hat.shape == (2, 9)
+
+
+@pytest.mark.parametrize("settings", [SimpleNamespace(kind="rnn"), MODELS["rnn"]])
+def test_a_step_with_settings_of_its_own_is_not_of_the_paper(settings, tmp_path: Path):
+    class Named(Mine):
+        def __init__(self):
+            super().__init__(nnx.Rngs(0))
+            self.settings = settings
+
+        def initial_state(self, x):
+            return jnp.zeros((len(x), 4))
+
+    net = ponder_jax.PonderNet(Named(), max_steps=2)
+    assert net.settings is None
+    net.save(tmp_path)
+    ponder_jax.load(tmp_path, build=lambda problem: ponder_jax.PonderNet(Named(), **problem.halting))
+    train.Trainer(net, Optimiser(optimiser="muon"), output="binary").init()
 
 
 def test_what_a_run_noted_of_ones_own_network_is_kept(tmp_path: Path):
@@ -233,9 +298,13 @@ def test_bad_files_get_a_sentence(tmp_path: Path):
     write_saved(tmp_path, Network(rnn, Halting(method="ut-act")), rnn.initial_parameters(0), {})
     with pytest.raises(ValueError, match="method must be one of"):
         ponder_jax.load(tmp_path)
-    own_prior = ponder_jax.PonderNet(net.step, max_steps=2, log_prior=ponder_jax.uniform_log_prior(2))
-    with pytest.raises(ValueError, match="log_prior has none"):
-        own_prior.save(tmp_path)
+    prior = ponder_jax.uniform_log_prior(2)
+    own_prior = ponder_jax.PonderNet(net.step, max_steps=2, log_prior=prior)
+    of_ones_own = ponder_jax.PonderNet(Mine(nnx.Rngs(0)), initial_state=lambda x: x, max_steps=2, log_prior=prior)
+    for each in (own_prior, of_ones_own):
+        with pytest.raises(ValueError, match="log_prior has none"):
+            each.save(tmp_path / "prior")
+    assert not (tmp_path / "prior").exists()
 
 
 def test_every_way_has_its_prior():

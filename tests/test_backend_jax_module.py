@@ -12,6 +12,10 @@ from flax import nnx  # noqa: E402
 
 import ponder_jax  # noqa: E402
 from ponder_jax import PonderNet, binary_cross_entropy, cross_entropy, squared_error  # noqa: E402
+from ponder_jax.models import step_of  # noqa: E402
+from ponder_jax.train import Trainer  # noqa: E402
+from ponder_ref.models.rnn import Rnn  # noqa: E402
+from ponder_ref.runtime.settings import Optimiser  # noqa: E402
 
 
 class Step(nnx.Module):
@@ -306,3 +310,44 @@ def test_priors_that_are_taken(dtype: str):
     for prior in (jnp.log(jnp.full(3, 1 / 3)), jnp.log(jnp.array([0.5, 0.5, 0.0])), np.log([0.25, 0.25, 0.5])):
         build(jnp.asarray(prior, dtype))
     jax.jit(lambda prior: build(prior).log_prior[...])(jnp.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "length", "sentence"),
+    [
+        (((4, 6), (4, 5), (6,)), 4, "y_hat"),
+        (((4, 6), (4, 6), (5,)), 4, "lengths must have the shape"),
+        (((5, 6), (5, 6), (6,)), 4, "unroll must return 1 to 4 steps"),
+        (((4, 6), (4, 6), (6,)), 9, "lengths of an unroll must be 1 to its 4 steps"),
+        (((4, 6), (4, 6)), 4, r"unroll must return \(y_hat, halt_logits, state, lengths\) or None, got 3 things"),
+    ],
+)
+def test_what_an_unroll_returns_is_checked(shapes: tuple, length: int, sentence: str):
+    class Fast(nnx.Module):
+        def initial_state(self, x):
+            return x
+
+        def __call__(self, x, h):
+            return h, h, h
+
+        def unroll(self, x, max_steps, rule):
+            y_hat, z, *lengths = shapes
+            return jnp.zeros(y_hat), jnp.zeros(z), None, *(jnp.full(each, length) for each in lengths)
+
+    with pytest.raises(ValueError, match=sentence):
+        PonderNet(Fast(), max_steps=4)(jnp.zeros(6))
+
+
+@pytest.mark.parametrize("kind", ["rnn", "own"])
+def test_no_steps_are_refused(kind: str):
+    rnn = step_of(Rnn(inputs=3, hidden=2))
+    start = {"initial_state": jnp.zeros_like} if kind == "own" else {}
+    net = PonderNet(rnn if kind == "rnn" else lambda x, h: (h[:, 0], h, x[:, 0]), max_steps=4, **start)
+    trainer = Trainer(net, Optimiser(), output="binary")
+    for run in (
+        lambda x: net(x, max_steps=0),
+        lambda x: net.every_step(x, 0),
+        lambda x: trainer.unroll(trainer.init(), x, max_steps=0),
+    ):
+        with pytest.raises(ValueError, match="max_steps must be"):
+            run(np.zeros((2, 3), np.float32))

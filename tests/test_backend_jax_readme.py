@@ -3,12 +3,11 @@
 from pathlib import Path
 
 import pytest
-from readme import COMMANDS_FIRST, pages_of, run_blocks
-from readme_commands import run_commands
+from readme import pages_of, run_blocks
+from readme_commands import make_what_is_read
 
 
 @pytest.mark.parametrize("page", pages_of("jax"))
 def test_the_code_of_a_page_runs_in_order(page: str, tmp_path: Path):
-    if page in COMMANDS_FIRST:
-        run_commands(page, tmp_path)
+    make_what_is_read(page, "jax", tmp_path)
     run_blocks(page, "jax", tmp_path)

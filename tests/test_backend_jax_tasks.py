@@ -32,7 +32,7 @@ def test_babi_runs(tmp_path: Path):
 
 def test_a_platform_that_is_not_there_gets_one_sentence(tmp_path: Path):
     done = parity("--preset", "smoke", "--backend", "jax", "--out", "run", cwd=tmp_path, JAX_PLATFORMS="nowhere")
-    assert "backend 'jax' cannot be started" in refused(done) and "nowhere" in done.stderr
+    assert "--backend jax: its trainer cannot be made: RuntimeError: " in refused(done) and "nowhere" in done.stderr
     assert not (tmp_path / "run").exists()
 
 

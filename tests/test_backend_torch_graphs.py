@@ -158,3 +158,62 @@ def test_half_precision_copies_and_other_axes():
     with torch.no_grad():
         other.step.get_parameter("rnn.w_h").zero_()
     assert torch.equal(net(X.float()).y_hat, want.y_hat) and not torch.equal(other(X.float()).y_hat, want.y_hat)
+
+
+def test_modes_and_other_tensors_leave_nothing_behind():
+    """After fake tensors, a trace, or a type of somebody's own a net gives plain tensors with its numbers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils.flop_counter import FlopCounterMode
+
+    class Named(torch.Tensor):
+        pass
+
+    net = make_net("ponder_torch", MODEL, MODEL.initial_parameters(1), max_steps=STEPS).double()
+    want, grads = net(X).y_hat, wanted(net, X)
+    with torch.no_grad():  # torch warns of what its own fake tensors do with gradients
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            assert net(mode.from_tensor(X)).y_hat.shape == want.shape
+        assert net(mode.from_tensor(X)).y_hat.shape == want.shape  # a fake tensor that left its mode
+        assert type(net(X).y_hat) is torch.Tensor
+    torch.testing.assert_close(net(X.as_subclass(Named)).y_hat.as_subclass(torch.Tensor), want)
+    torch.testing.assert_close(make_fx(lambda x: net(x).y_hat)(X)(OTHER), net(OTHER).y_hat)
+    loss = loss_of(net, X)
+    with FlopCounterMode(display=False) as counted:
+        assert_same(gradients(net, loss), grads)
+        net(X)
+    assert counted.get_total_flops() > 0
+    for _ in range(3):
+        out = net(X)
+        assert type(out.y_hat) is torch.Tensor and torch.equal(out.y_hat, want)
+        assert_same(gradients(net, loss_of(net, X)), grads)
+
+
+def test_a_replaced_step_and_hooks_are_not_passed_over():
+    """The fast unroll is for the steps of the class that wrote it: `net(x)` is then step by step, as `predict` is."""
+    from ponder_torch.models.rnn import Step as Rnn
+
+    class Other(Rnn):
+        def forward(self, projected, h):
+            y_hat, h, z = super().forward(projected, h)
+            return y_hat + 7.0, h, z
+
+    class Start(Rnn):
+        def initial_state(self, projected):
+            return super().initial_state(projected) + 1.0
+
+    x, plain = X.float(), ponder_torch.PonderNet(Rnn(MODEL), max_steps=STEPS)
+    want = plain(x)
+    torch.testing.assert_close(ponder_torch.PonderNet(Other(MODEL), max_steps=STEPS)(x).y_hat, want.y_hat + 7.0)
+    net = ponder_torch.PonderNet(Start(MODEL), max_steps=STEPS)
+    torch.testing.assert_close(net(x).y_hat[-1], net.predict(x, policy="fixed").y_hat)
+    calls = []
+    hook = plain.step.register_forward_hook(lambda *_: calls.append(1))  # type: ignore[union-attr]
+    torch.testing.assert_close(plain(x).y_hat, want.y_hat)
+    assert len(calls) == STEPS
+    hook.remove()
+    plain(x)
+    assert len(calls) == STEPS
+    replaced = copy.deepcopy(plain)
+    replaced.step.forward = lambda p, h: (p[:, 0] * 0, h, h[:, 0])  # type: ignore[union-attr]
+    assert (replaced(x).y_hat == 0).all()

@@ -20,6 +20,9 @@ import ponder_ref  # noqa: E402
 import ponder_torch  # noqa: E402
 from ponder_ref.models._buckets import bucket_lengths  # noqa: E402
 from ponder_ref.models._ut_act import ut_act  # noqa: E402
+from ponder_ref.runtime.network import Leaf, Network  # noqa: E402
+from ponder_ref.runtime.network import Own as OwnNetwork  # noqa: E402
+from ponder_ref.runtime.settings import Halting, Optimiser  # noqa: E402
 from ponder_torch import PonderNet, load, train  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -170,6 +173,13 @@ def test_the_dtype_is_that_of_the_file(tmp_path: Path):
     net = load(make_run(train, tmp_path / "run", "rnn")).double()
     net.save(tmp_path / "saved")
     assert {p.dtype for p in load(tmp_path / "saved").parameters()} == {torch.float64}
+    net = own_net().double().eval()
+    net.save(tmp_path / "own")
+    x = torch.randn(2, 4, dtype=torch.float64)
+    assert torch.equal(load(tmp_path / "own", build=own_net)(x).y_hat, net(x).y_hat)
+    net.step.norm.float()  # several dtypes: those it is built with
+    net.save(tmp_path / "own")
+    assert {p.dtype for p in load(tmp_path / "own", build=own_net).parameters()} == {torch.float32}
 
 
 def test_the_shipped_network():
@@ -215,15 +225,28 @@ def test_a_network_of_ones_own_needs_its_code(tmp_path: Path):
     x = torch.randn(2, 4)
     assert torch.equal(again(x).y_hat, net(x).y_hat) and again.halting == net.halting
     again.save(tmp_path)
-    assert torch.equal(load(tmp_path, build=own_net)(x).y_hat, net(x).y_hat)
+    told = []
+    assert torch.equal(load(tmp_path, build=lambda p: told.append(p) or own_net(p))(x).y_hat, net(x).y_hat)
+    assert (told[0].inputs, told[0].outputs, told[0].output, told[0].answers) == (None,) * 4  # it had no task
     for build, said in (
         (None, r"build must be given, the function that makes this network \(Own\)"),
         (lambda problem: problem, "build must return a PonderNet of ponder_torch, got Problem"),
         (lambda problem: own_net(problem, 5), r"does not fit the network: step.linear.weight must have the shape"),
-        (lambda problem: PonderNet(lambda x, h: (h, h, h), max_steps=2, initial_state=lambda x: x), "missing"),
+        (lambda problem: PonderNet(lambda x, h: (h, h, h), max_steps=4, initial_state=lambda x: x), "missing"),
+        (
+            lambda problem: PonderNet(Own(), initial_state=torch.zeros_like, **{**problem.halting, "max_steps": 3}),
+            "build must return a PonderNet with max_steps 4, as the network is described, got 3: it should be Ponder",
+        ),
+        (
+            lambda problem: PonderNet(Own(), initial_state=torch.zeros_like, max_steps=4, method="repeat"),
+            "build must return a PonderNet with method 'ponder', as the network is described, got 'repeat'",
+        ),
     ):
         with pytest.raises(ValueError, match=said):
             load(tmp_path, build=build)
+    described = Network(OwnNetwork("a.py:build", "", Leaf((4,), "float32"), 1, "binary"), Halting(max_steps=5))
+    with pytest.raises(ValueError, match="PonderNet with max_steps 5, as the network is described, got 4"):
+        train.make_trainer(described, Optimiser(), build=lambda problem: own_net())
 
 
 def test_what_is_refused(tmp_path: Path):
@@ -239,9 +262,11 @@ def test_what_is_refused(tmp_path: Path):
         with pytest.raises(ValueError, match=r"update-00000000\.safetensors"):
             load(folder)
     prior = ponder_torch.uniform_log_prior(4)
-    net = PonderNet(ponder_torch.models.step_of(MODELS["rnn"]), max_steps=4, log_prior=prior)
-    with pytest.raises(ValueError, match="saved with the name of its prior, and log_prior has none"):
-        net.save(tmp_path / "saved")
+    for step in (ponder_torch.models.step_of(MODELS["rnn"]), Own()):
+        start = torch.zeros_like if isinstance(step, Own) else None
+        net = PonderNet(step, initial_state=start, max_steps=4, log_prior=prior)
+        with pytest.raises(ValueError, match="saved with the name of its prior, and log_prior has none"):
+            net.save(tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
 
 
@@ -267,3 +292,27 @@ print(trainer.dump(trainer.train_steps(trainer.init(), batch)[0])["update"], len
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.split() == ["1", "3"], done.stderr
+
+
+def test_only_the_networks_of_the_paper_are_taken_for_them(tmp_path: Path):
+    """Settings of the same kind, or a class that is derived, do not make a step network one of the paper."""
+
+    class Alike(Own):
+        settings = MODELS["rnn"]
+
+        def initial_state(self, x):
+            return x.new_zeros(len(x), 3)
+
+    class Derived(ponder_torch.models.rnn.Step):
+        def forward(self, projected, h):
+            y_hat, h, z = super().forward(projected, h)
+            return 2 * y_hat, h, z
+
+    x = torch.randn(2, 4)
+    for step, given in ((Alike(), x), (Derived(MODELS["rnn"]), tensors(inputs("rnn")))):
+        net = PonderNet(step, max_steps=3).eval()
+        assert net.settings is None and net.network.is_own
+        net.save(tmp_path)
+        again = load(tmp_path, build=lambda p, step=step: PonderNet(copy.deepcopy(step), **p.halting))
+        assert torch.equal(again(given).y_hat, net(given).y_hat)
+        assert all(name.startswith("step.") for name in train.Trainer(net, Optimiser(), output="binary").params)

@@ -316,3 +316,55 @@ def test_priors_that_are_taken(dtype: torch.dtype):
         return PonderNet(torch.add, max_steps=3, initial_state=zeros, log_prior=prior).log_prior * 2
 
     assert torch.func.vmap(kept)(torch.zeros(2, 3, dtype=dtype)).shape == (2, 3)
+
+
+def test_a_prior_keeps_its_precision_where_the_net_is_cast():
+    prior = ponder_torch.geometric_log_prior(0.2, 20)
+    net = PonderNet(Step(), max_steps=20, initial_state=zeros, log_prior=prior)
+    logits = torch.zeros(1, dtype=torch.bfloat16)
+    for cast in (net.bfloat16(), net.double(), net.half(), net.to(torch.float32)):
+        assert torch.equal(cast.log_prior_over(20, logits), prior)
+    assert net.log_prior_over(20, logits.double()).dtype == torch.float64
+    assert net.to("meta").log_prior.device.type == "meta"  # it moves like any buffer
+
+
+class Unrolled(Step):
+    """A step that gives what a test says for all its steps."""
+
+    def initial_state(self, x):
+        return zeros(x)
+
+    def unroll(self, x, max_steps, rule):
+        return self.given
+
+    def forward(self, x, h):
+        return super().forward(x, h)
+
+
+@pytest.mark.parametrize(
+    ("y_hat", "z", "lengths", "said"),
+    [
+        ((3, 6, 3), (3, 5), (5,), r"y_hat must begin with the shape \(3, 5\) of halt_logits, got shape \(3, 6, 3\)"),
+        ((3, 6, 3), (3, 6), (5,), r"lengths must have the shape \(6,\) of the batch, got \(5,\)"),
+        ((4, 6, 3), (4, 6), (6,), r"unroll must return 1 to 3 steps, got halt_logits \(4, 6\)"),
+        ((0, 6, 3), (0, 6), (6,), r"must not have an empty batch"),
+    ],
+)
+def test_what_a_fast_unroll_gives_is_checked(y_hat, z, lengths, said: str):
+    net = PonderNet(Unrolled(), max_steps=3)
+    net.step.given = torch.zeros(y_hat), torch.zeros(z), None, torch.ones(lengths, dtype=torch.int64)
+    with pytest.raises(ValueError, match=said):
+        net(torch.zeros(6, 4))
+
+
+def test_no_steps_are_refused_for_every_step_too(data):
+    net = PonderNet(Step(), max_steps=3, initial_state=zeros)
+    for call in (lambda x: net(x, max_steps=0), lambda x: net.every_step(x, 0)):
+        with pytest.raises(ValueError, match="max_steps must be an integer of at least 1, got 0"):
+            call(torch.zeros(6, 4))
+
+
+def test_a_prior_that_is_given_needs_no_name():
+    prior = torch.full((3,), 1 / 3).log()
+    net = PonderNet(Step(), max_steps=3, initial_state=zeros, log_prior=prior, prior="poisson", lambda_p=1.0)
+    assert torch.equal(net.log_prior_over(3, torch.zeros(1)), prior)

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-from readme import COMMANDS_FIRST, ROOT, pages_of, run, run_blocks
-from readme_commands import run_commands
+from readme import ROOT, pages_of, run, run_blocks
+from readme_commands import make_what_is_read
 
 
 @pytest.mark.parametrize("page", pages_of("torch"))
 def test_the_code_of_a_page_runs_in_order(page: str, tmp_path: Path):
-    if page in COMMANDS_FIRST:
-        run_commands(page, tmp_path)
+    make_what_is_read(page, "torch", tmp_path)
     run_blocks(page, "torch", tmp_path)
 
 

@@ -27,6 +27,10 @@ def test_the_run_is_evaluated_on_its_own_backend_alone(folder: Path):
     checks.check_evaluation("torch", folder)
 
 
+def test_the_code_of_the_network_may_change_and_its_parameters_may_not(folder: Path):
+    checks.check_changed_code("torch", folder)
+
+
 @torch.no_grad()
 def test_the_run_is_loaded_saved_and_predicts(folder: Path):
     checks.check_loaded(folder, ponder_torch.load, build, torch.as_tensor)

@@ -22,7 +22,7 @@ SPOKEN_FOR = {
 
 
 def failures(mutant, seed: int, only: set[str]) -> dict[str, str]:
-    settings = {"level": level_of(mutant), "examples": 5, "shrink": False, "only": only, "seed": seed}
+    settings = {"level": level_of(mutant), "examples": 5, "shrink": False, "only": only, "seed": seed, "annex": True}
     verdicts = judge(backend(mutant), label=mutant.name, **settings)
     return {name: verdict.failures[0] for name, verdict in verdicts.items() if verdict.failures}
 

@@ -1,6 +1,8 @@
 """Networks from files in NumPy alone: `ponder_ref.load` of what backends save, ship and train."""
 
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,9 @@ from ponder_ref.models._ut_act import ut_act
 from ponder_ref.models.pairs import PairTransformer
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.net import PonderNet
+from ponder_ref.runtime import checkpoint
 from ponder_ref.runtime.network import Leaf, Network, Own
-from ponder_ref.runtime.saved import write_saved
+from ponder_ref.runtime.saved import network_of, write_saved
 from ponder_ref.runtime.settings import Halting
 
 SHIPPED = Path(__file__).resolve().parent.parent / "tasks" / "babi" / "pretrained"
@@ -134,3 +137,82 @@ def test_a_step_network_names_its_own_methods():
     for word in ("", "two words", "a\n", " a", 3, None):
         with pytest.raises(ValueError, match="method must be a word, got"):
             Halting(method=word)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("model", "changed", "said"),
+    [
+        (RNN, {"halting": {"max_steps": 5 * 10**8}}, r"max_steps must be an integer in 1\.\.65535, got 500000000"),
+        (RNN, {"model": {"hidden": 10**9}}, "must have the shape"),
+        (MODEL, {"model": {"layers": 10**8}}, r"layers must be an integer in 1\.\.1000, got 100000000"),
+        (PAIRS, {"model": {"layers": 10**8}}, r"layers must be an integer in 1\.\.1000, got 100000000"),
+        (MODEL, {"model": {"vocabulary": 10**12}}, "must have the shape"),
+    ],
+)
+def test_a_small_file_asks_for_no_large_network(model, changed, said: str, tmp_path: Path):
+    """What it describes must be what it holds: that is known before anything is made of it."""
+
+    class Described(Network):
+        def to_json(self):
+            found = super().to_json()
+            return {part: {**values, **changed.get(part, {})} for part, values in found.items()}
+
+    write_saved(tmp_path, Described(model, Halting(max_steps=4)), model.initial_parameters(1), {})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=said):
+            ponder_ref.load(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def write_old(folder: Path, arrays, config, update: int = 3) -> Path:
+    """A run's checkpoint of before they described their network."""
+    about = {"spec": "1", "task": "parity", "config": config, "update": update}
+    content = checkpoint.Checkpoint({f"params.{name}": x for name, x in arrays.items()}, about)
+    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+    path = folder / "checkpoints" / checkpoint.file_name(update)
+    path.write_bytes(checkpoint.to_bytes(content))
+    return path
+
+
+def test_every_bad_file_gets_a_sentence(tmp_path: Path):
+    good, changed = RNN.initial_parameters(0), RNN.initial_parameters(0)
+    changed["halt.b"] = np.zeros(1, np.int64)
+    for number, (arrays, config, said) in enumerate(
+        (
+            (changed, {}, "halt.b must have a floating dtype, got int64"),
+            ({"rnn.w_x": good["rnn.w_x"]}, {}, "the parameters are not those of a network that has rnn.w_x"),
+            ({**good, "rnn.w_x": np.zeros(3)}, {}, "the parameters are not those of a network that has rnn.w_x"),
+            ({**good, "output.b": np.zeros(())}, {}, "the parameters are not those of a network that has rnn.w_x"),
+            (good, {"min_steps": "2"}, "the description of the network is not whole"),
+        )
+    ):
+        write_old(tmp_path / str(number), arrays, config)
+        with pytest.raises(ValueError, match=said):
+            ponder_ref.load(tmp_path / str(number))
+    tree: Any = None
+    for _ in range(400):
+        tree = {"list": [tree]}
+    values = Network(Own("net.py:build"), Halting()).to_json()
+    values["model"]["inputs"] = tree
+    with pytest.raises(ValueError, match=r"inputs must be a tree|not whole"):
+        network_of({"network": values}, {})
+    with pytest.raises(ValueError, match=r"cannot read .*: file name too long"):
+        ponder_ref.load(tmp_path / ("x" * 5000))
+
+
+def test_which_file_of_a_folder(tmp_path: Path):
+    """A damaged newest checkpoint names the good one before it; of two networks none is chosen in silence."""
+    params = RNN.initial_parameters(0)
+    first, last = write_old(tmp_path, params, {}, 1), write_old(tmp_path, params, {}, 2)
+    last.write_bytes(last.read_bytes()[:-1])
+    with pytest.raises(
+        ValueError, match=f"{last.name} is not a whole .*; the one before it is good: load .*{first.name}"
+    ):
+        ponder_ref.load(tmp_path)
+    assert ponder_ref.load(first).step.settings == RNN
+    write_saved(tmp_path, Network(RNN, Halting()), params, {})
+    with pytest.raises(ValueError, match=r"holds two networks, model\.safetensors and the checkpoints of a run: name"):
+        ponder_ref.load(tmp_path)

@@ -23,7 +23,7 @@ from tasks.babi.card import render
 from tasks.babi.files import UNFINISHED, open_source
 from tasks.babi.task import Babi
 from tasks.export import __main__ as export
-from tasks.shipped import MODEL, open_trained
+from tasks.runs import MODEL, open_trained
 
 FLAGS = ["--task", "1,6", "--questions", "20"]
 

@@ -15,7 +15,7 @@ from tasks.babi.settings import BabiConfig
 from tasks.babi.solve import answer
 from tasks.babi.task import Babi
 from tasks.flags import to_json
-from tasks.shipped import MODEL, is_shipped
+from tasks.runs import MODEL, is_shipped
 
 SMALL = {"embedding": 16, "attention": 16, "heads": 2, "transition": 16, "max_steps": 3, "sentences": 20}
 

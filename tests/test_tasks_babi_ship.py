@@ -11,12 +11,12 @@ pytest.importorskip("safetensors")
 
 from ponder_ref.runtime.checkpoint import PARAMETERS, PREFIX, Checkpoint, fingerprint, parameters, read, save
 from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.network import Leaf, Network, Own
 from tasks.babi import ship
 from tasks.babi.card import make_card, render, training_time
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
-from tasks.runs import Run
-from tasks.shipped import MODEL, is_shipped, open_trained
+from tasks.runs import MODEL, Run, is_shipped, open_trained
 
 SMALL = {"embedding": 16, "attention": 16, "heads": 2, "transition": 16, "max_steps": 3}
 NEEDS_IT = pytest.mark.skipif(not is_shipped(Babi.PRETRAINED), reason="no checkpoint is shipped here")
@@ -140,3 +140,12 @@ def test_the_file_has_parameters_alone_of_a_run_on_generated_stories():
     assert run.config.data_dir is None and run.config.method == "ponder"
     assert all(name.startswith(PREFIX) and array.dtype == np.float32 for name, array in found.arrays.items())
     assert read(Babi.PRETRAINED / MODEL, PARAMETERS).about["update"] == found.about["update"]
+
+
+def test_the_command_on_a_card_names_a_network_of_ones_own(tmp_path: Path):
+    config = BabiConfig(**SMALL)
+    own = Network(Own("my_net.py:build", "0" * 64, Leaf((11,), "int16"), 2, "classes"), config.halting())
+    rows = [(Run(tmp_path, "babi", config, "jax", own=network), 40) for network in (own, None)]
+    file = {"parameters": 1, "bytes": 4, "sha256": "0" * 64}
+    first, second = (phase["command"] for phase in make_card(rows, {"task": "babi", "spec": "2"}, file, [])["phases"])
+    assert "--model my_net.py:build" in first and "--model" not in second

@@ -148,11 +148,11 @@ def test_every_question_is_judged_once():
     made = task()
     batches = list(made.evaluation("valid", 10**5))
     ids = np.concatenate([batch.ids[: batch.counted] for batch in batches])
-    levels = np.concatenate([batch.levels[: batch.counted] for batch in batches])
+    levels = np.concatenate([batch.groups[: batch.counted] for batch in batches])
     assert sorted(ids.tolist()) == list(range(36))
     assert np.bincount(levels)[[1, 2, 15]].tolist() == [12, 12, 12]
     few = list(made.evaluation("valid", 15))
-    assert np.bincount(np.concatenate([batch.levels[: batch.counted] for batch in few]))[[1, 2, 15]].tolist() == [
+    assert np.bincount(np.concatenate([batch.groups[: batch.counted] for batch in few]))[[1, 2, 15]].tolist() == [
         5,
         5,
         5,

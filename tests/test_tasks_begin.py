@@ -126,3 +126,13 @@ def test_folders_with_blanks_are_quoted_in_commands(tmp_path: Path):
     run = runs.Run.open(tmp_path / "my run", "parity", Parity.Config)
     flags = ["--resume", "--backend", "numpy_trainer"]
     assert shlex.split(run.resume_command())[-4:] == [str(run.folder), *flags]
+
+
+def test_letters_that_do_not_print_are_written_so_that_a_shell_reads_them(tmp_path: Path):
+    done = inside(*START, "--out", "a\n\x1b[2Jb", cwd=tmp_path)
+    assert "tasks.figures $'a\\012\\033[2Jb' " in done.stdout and "--evaluate $'a\\012" in done.stdout
+    newest = tmp_path / "a\n\x1b[2Jb" / "checkpoints" / "update-00000010.safetensors"
+    shutil.copy(newest, newest.with_name("update-00000005.safetensors"))
+    newest.write_bytes(b"")
+    words = "--checkpoint $'a\\012\\033[2Jb/checkpoints/update-00000005.safetensors'"
+    assert words in refused(inside("--evaluate", "a\n\x1b[2Jb", "--backend", "numpy_trainer", cwd=tmp_path))

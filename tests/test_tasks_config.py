@@ -83,12 +83,10 @@ def test_bad_command_lines_get_one_sentence(arguments: list[str], words: tuple[s
         ("1 / 0", "the module somebody cannot be imported: ZeroDivisionError: division by zero"),
         ("raise SystemExit", "the module somebody cannot be imported: SystemExit"),
         ("def make_trainer(): pass", "its trainer cannot be made: TypeError: make_trainer() "),
-        (
-            "def limit_threads(n): raise OSError('no\\nmore')\nmake_trainer = 1",
-            "its trainer cannot be made: OSError: no",
-        ),
+        ("def make_trainer(*a, **k): raise OSError('no\\nmore')", "its trainer cannot be made: OSError: no"),
+        ("def make_trainer(*a, **k): raise RuntimeError('no')", "its trainer cannot be made: RuntimeError: no"),
     ],
-    ids=["syntax", "import", "exit", "constructor", "threads"],
+    ids=["syntax", "import", "exit", "constructor", "threads", "runtime"],
 )
 def test_a_foreign_backend_that_does_not_work_is_named(
     text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch

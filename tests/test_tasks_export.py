@@ -19,7 +19,9 @@ from export_checks import CONFIG, EXITS, MODEL, SEED, export, inputs, onnx_runne
 from task_helpers import refused
 
 import ponder_ref
+from ponder_ref.exits import POLICIES
 from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.values import Choice
 from tasks.export import onnx_file
 from tasks.export.graph import Graph, info
 from tasks.export.policy import Exit
@@ -176,6 +178,18 @@ def test_wrong_flags_get_one_sentence(arguments: list[str], sentence: str, folde
     done = export(folder, "--format", "onnx", "--out", tmp_path / "no.onnx", *arguments)
     assert sentence in refused(done)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_that_the_exporter_does_not_know_is_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """One that `predict` has and the format does not: it must not be written as another under its name."""
+    monkeypatch.setattr("tasks.export.policy.POLICIES", (*POLICIES, "newest"))
+    monkeypatch.setattr("tasks.export.__main__.POLICY", Choice((*POLICIES, "newest")))
+    done = export(folder, "--format", "onnx", "--out", tmp_path / "no.onnx", "--policy", "newest")
+    wanted = "--policy newest cannot be exported to onnx; what can be is sample, quantile, fixed, expected"
+    assert refused(done) == wanted
+    assert list(tmp_path.iterdir()) == [] and set(onnx_file.POLICIES) <= set(POLICIES)
 
 
 def test_wrong_runs_get_one_sentence(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

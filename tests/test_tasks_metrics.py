@@ -220,7 +220,7 @@ def test_sigmoid_is_accurate_at_both_ends():
 
 def test_bands_join_levels():
     levels = [[1, 2, 1.0, 1.0], [4, 2, 0.5, 2.0], [5, 1, 1.0, 3.0], [40, 4, 0.5, 8.0]]
-    assert bands(levels) == [("1-4", 4, 0.75, 1.5), ("5-5", 1, 1.0, 3.0), ("40-40", 4, 0.5, 8.0)]
+    assert bands(levels) == [("1-4", 4, 0.75, 1.5), ("5", 1, 1.0, 3.0), ("40", 4, 0.5, 8.0)]
 
 
 def test_windows_do_not_depend_on_the_chunking_and_survive_json():

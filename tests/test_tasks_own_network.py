@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 from pathlib import Path
@@ -14,11 +15,14 @@ pytest.importorskip("matplotlib")
 
 from task_helpers import TINY, contents, inside, parity, records, refused
 
+from ponder_ref.runtime.checkpoint import Checkpoint, read, to_bytes
 from ponder_ref.runtime.network import Leaf
 from ponder_ref.runtime.saved import read_saved
 from tasks.babi.settings import BabiConfig
 from tasks.babi.task import Babi
+from tasks.parity import Parity
 
+FORM = ("format", "checksum")  # what is written around a checkpoint's own words
 BACKEND = ["--backend", "numpy_trainer"]
 START = [*TINY, *BACKEND, "--bits", "6", "--model", "net.py:build"]
 NET = "def build(problem):\n    assert problem.halting['max_steps'] == 5\n    return 0.5\n"
@@ -90,6 +94,66 @@ def test_a_run_of_the_tasks_network_takes_no_other(run: Path):
     assert "it has another network" in refused(inside(*START, "--start", "plain", "--out", "third", cwd=run))
 
 
+def test_a_start_is_known_by_the_code_and_its_shapes_not_by_its_name_and_seed(run: Path):
+    (run / "copy").mkdir()
+    shutil.copy(run / "net.py", run / "copy" / "same.py")
+    again = [*START[:-1], "copy/same.py:build", "--updates", "10", "--start", "run"]
+    done = inside(*again, "--out", "second", cwd=run)
+    assert done.returncode == 0, done.stderr
+    first, last = records(run / "second")[0], records(run / "run")[-2]
+    assert (first["update"], first["loss"]) == (0, last["loss"])
+    done = inside(*again, "--seed", "1", "--out", "third", cwd=run)
+    assert done.returncode == 0, done.stderr
+    assert "its network was built for other inputs" in refused(inside(*again, "--bits", "7", "--out", "no", cwd=run))
+    (run / "copy" / "same.py").write_text(NET + "# another\n")
+    assert "it has another network, or the code" in refused(inside(*again, "--out", "no", cwd=run))
+
+
+@pytest.fixture
+def brought(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a run of a network that the task brings; there is none of that name where the command is given."""
+    (folder / "clone").mkdir()
+    shutil.move(folder / "net.py", folder / "clone" / "net.py")
+    (folder / "clone" / "second.py").write_text(NET)
+    monkeypatch.setattr("tasks.own_network.ROOT", folder / "clone")
+    monkeypatch.setattr(Parity, "NETWORKS", {"numpy_trainer": "net.py:build", "second_trainer": "second.py:build"})
+    done = inside(*START[:-2], "--updates", "20", "--out", "run", "--stop-at", "10", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_network_that_the_task_brings_may_change_its_text(brought: Path):
+    (brought / "clone" / "net.py").write_text(NET + "# a comment\n")
+    start = [*START[:-2], "--updates", "10", "--start", "run"]
+    for flags in (["--evaluate", "run", *BACKEND], ["--out", "run", "--resume", *BACKEND], [*start, "--out", "next"]):
+        done = inside(*flags, cwd=brought)
+        assert done.returncode == 0 and "--model" not in done.stdout, done.stderr
+
+
+def test_a_network_that_the_task_brings_is_known_by_the_backend(brought: Path):
+    for flags in (["--evaluate", "run"], ["--out", "run", "--resume"]):
+        sentence = refused(inside(*flags, "--backend", "second_trainer", cwd=brought))
+        assert "run has the network net.py:build, and second.py:build, that of the other backend, has" in sentence
+        sentence = refused(inside(*flags, *BACKEND, "--model", "clone/net.py:build", cwd=brought))
+        assert "--model goes with a run that began with it" in sentence
+    model = ["--model", "clone/net.py:build"]
+    done = inside(*START[:-2], *model, "--updates", "10", "--out", "own", cwd=brought)
+    assert done.returncode == 0, done.stderr
+    sentence = refused(inside("--evaluate", "own", *BACKEND, cwd=brought))
+    assert "whose code is needed again: --model clone/net.py:build" in sentence
+
+
+def test_commands_name_the_model_also_of_a_file_in_the_tasks_folder(folder: Path):
+    (folder / "tasks" / "parity").mkdir(parents=True)
+    shutil.move(folder / "net.py", folder / "tasks" / "parity" / "mine.py")
+    start = [*START[:-1], "tasks/parity/mine.py:build", "--updates", "20", "--out", "run", "--stop-at", "10"]
+    words = inside(*start, cwd=folder).stdout.partition("go on with: python -m tasks.parity ")[2].split()
+    assert words[-4:-2] == ["--model", "tasks/parity/mine.py:build"]
+    done = inside(*words, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "--evaluate run --model tasks/parity/mine.py:build" in done.stdout
+
+
 def test_no_folder_ever_runs_code(run: Path):
     """Nothing that config.json or a checkpoint says has a file run: only the command line does."""
     (run / "net.py").write_text(f"import pathlib\npathlib.Path({str(run / 'ran')!r}).touch()\n" + NET)
@@ -100,6 +164,20 @@ def test_no_folder_ever_runs_code(run: Path):
         assert inside(*flags, *BACKEND, cwd=run).returncode == 2
         assert inside(*flags, *BACKEND, "--model", "net.py:build", cwd=run).returncode == 2  # other bytes: not run
     assert not (run / "ran").exists()
+
+
+def test_a_name_in_a_folder_is_one_word_of_the_command_that_is_printed(run: Path):
+    name = "a.py:build; touch b $(touch c)"
+    content = json.loads((run / "run" / "config.json").read_text())
+    content["network"]["model"]["name"] = name
+    (run / "run" / "config.json").write_text(json.dumps(content))
+    file = run / "run" / "checkpoints" / "update-00000010.safetensors"
+    found = read(file)
+    found.about["network"]["model"]["name"] = name
+    file.write_bytes(to_bytes(Checkpoint(found.arrays, {k: v for k, v in found.about.items() if k not in FORM})))
+    for flags in (["--evaluate", "run"], ["--out", "run", "--resume"]):
+        sentence = refused(inside(*flags, *BACKEND, cwd=run))
+        assert shlex.split(sentence.partition("needed again: ")[2]) == ["--model", name]
 
 
 @pytest.mark.parametrize(

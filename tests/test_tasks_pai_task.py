@@ -49,7 +49,7 @@ def test_a_test_has_600_items_and_controls_without_their_memory():
     assert np.array_equal(ids, np.arange(600))
     plain, bare = next(made.evaluation("test", 10)), next(made.evaluation("test-no-memory", 10))
     assert plain.counted == bare.counted == 10
-    assert np.array_equal(plain.targets, bare.targets) and np.array_equal(plain.levels, bare.levels)
+    assert np.array_equal(plain.targets, bare.targets) and np.array_equal(plain.groups, bare.groups)
     assert not bare.inputs["images"][:, :48].any() and bare.inputs["query"].min() == 48
 
 

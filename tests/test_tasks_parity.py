@@ -1,10 +1,13 @@
 """The parity generator: its laws, its splits, and that a batch depends on nothing but its number."""
 
+import itertools
+import threading
+
 import numpy as np
 import pytest
 
 from ponder_ref.runtime.errors import Refused
-from tasks.batches import EVAL_BATCH, Prefetch, bit_generator, stretches, words
+from tasks.batches import EVAL_BATCH, bit_generator, prefetch, stretches, words
 from tasks.parity import Parity, ParityConfig
 from tasks.parity.task import make_inputs, targets_of, turn_one
 
@@ -206,19 +209,25 @@ def test_prefetch_passes_items_and_exceptions_on():
             raise KeyError("made for the test")
         return x * x
 
-    with Prefetch(make, range(10)) as ahead:
-        items = iter(ahead)
+    with prefetch(map(make, range(10))) as items:
         assert [next(items) for _ in range(3)] == [0, 1, 4]
         with pytest.raises(KeyError, match="made for the test"):
             next(items)
-    with Prefetch(make, [1, 2]) as ahead:
-        assert list(ahead) == [1, 4]
+    with prefetch(map(make, [1, 2])) as items:
+        assert list(items) == [1, 4]
 
 
 def test_prefetch_stops_when_its_reader_leaves():
-    with Prefetch(lambda x: x, iter(int, 1)) as ahead:
-        assert next(iter(ahead)) == 0
-    assert not ahead._thread.is_alive()
+    def numbers():
+        for number in itertools.count():
+            made.append(threading.current_thread())
+            yield number
+
+    made: list[threading.Thread] = []
+    with prefetch(numbers()) as items:
+        assert [next(items) for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert 5 <= len(made) <= 5 + 3 and threading.main_thread() not in made
+    assert not any(thread.is_alive() for thread in made)
 
 
 def test_a_unit_begins_with_the_connections_asked_for():

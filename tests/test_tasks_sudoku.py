@@ -210,8 +210,8 @@ def test_an_evaluation_counts_its_examples_and_groups_them_by_blanks():
     made = task(blanks=(5, 7))
     first, second = made.evaluation("test", EVAL_BATCH + 10)
     assert (first.counted, second.counted) == (EVAL_BATCH, 10)
-    assert set(first.levels.tolist()) == {5, 6, 7}
-    assert np.array_equal(first.levels, (first.inputs == 0).sum(axis=-1))
+    assert set(first.groups.tolist()) == {5, 6, 7}
+    assert np.array_equal(first.groups, (first.inputs == 0).sum(axis=-1))
     assert second.ids[0] == EVAL_BATCH and made.splits("test") == ("test",)
     assert made.describe("test") == "5-7 blanks of 16 cells"
 

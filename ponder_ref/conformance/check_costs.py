@@ -13,14 +13,12 @@ from ponder_ref.conformance.exit_networks import (
     examples_of,
     ids_on,
     model_on,
-    on_backend,
     predict_both,
     sampled_table,
     step_on,
 )
 from ponder_ref.conformance.pondered import STEPS as N
-from ponder_ref.conformance.pondered import margin, start
-from ponder_ref.conformance.pondered import on_backend as arrays_of
+from ponder_ref.conformance.pondered import margin, on_backend, start
 from ponder_ref.conformance.registry import ANY_DTYPE, Trial, check
 from ponder_ref.conformance.step_networks import Network, make_network, readout, step_with, transition
 from ponder_ref.halting import log_sigmoid
@@ -56,15 +54,15 @@ def _register_counted(way: str) -> None:
     def run(trial: Trial) -> None:
         """With a prediction from the step, and with a readout of its state."""
         network, calls = _early_network(trial)
-        weights, counter = arrays_of(trial, network.weights), Counter(trial)
-        ponder, x = trial.subject.backend.ponder, arrays_of(trial, network.x)
-        ponder(counter.of(step_with(weights)), x, arrays_of(trial, start(network)), max_steps=N, **options)
+        weights, counter = on_backend(trial, network.weights), Counter(trial)
+        ponder, x = trial.subject.backend.ponder, on_backend(trial, network.x)
+        ponder(counter.of(step_with(weights)), x, on_backend(trial, start(network)), max_steps=N, **options)
         counter.check(requirement, f"ponder, {way}", calls[way])
         counter.start()
         ponder(
             counter.of(lambda x, h: transition(weights, x, h)),
             x,
-            arrays_of(trial, network.h),
+            on_backend(trial, network.h),
             max_steps=N,
             readout=lambda h: readout(weights, h),
             **options,

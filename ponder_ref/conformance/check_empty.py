@@ -11,7 +11,6 @@ from ponder_ref.conformance.bad_calls import refusal
 from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import Violation
 from ponder_ref.conformance.exit_networks import STEPS, ids_on, sampled_table, step_on
-from ponder_ref.conformance.exit_networks import on_backend as tree_on
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.pondered import STEPS as N
 from ponder_ref.conformance.pondered import WAYS, clear_network, on_backend, start
@@ -70,7 +69,7 @@ def nobody_ponders(trial: Trial) -> None:
 @check("B4", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
 def nobody_is_served(trial: Trial) -> None:
     table = sampled_table(trial.seeded(STEPS, (2,)), seed=1, count=2).rows(slice(0, 0))
-    given = tree_on(trial, table.inputs()), tree_on(trial, table.start())
+    given = on_backend(trial, table.inputs()), on_backend(trial, table.start())
     for policy in ("sample", "quantile", "fixed", "expected"):
         for options in ({}, {"slots": 2}, {"example_ids": ids_on(trial, table.ids)}):
 

@@ -1,5 +1,7 @@
 """Gradients against the analytic ones (spec H9, L5, A5) and their exact zeros."""
 
+from typing import Any
+
 import numpy as np
 
 from ponder_ref.conformance.cases import batch_weights, beyond, log_prior, some_remainder
@@ -93,65 +95,53 @@ def gradients_of_the_expected_steps(trial: Trial) -> None:
         compare_gradients(trial, "H9", "grad_expected_steps", arrays, {"remainder": remainder})
 
 
-@check("H9", "gradients", *OBJECTIVES["grad_ponder_loss_by_lambda"].needs, "value_and_grad")
-def gradients_by_lambda_inside_the_interval(trial: Trial) -> None:
-    def body(source) -> None:
-        steps, batch = source.shape()
-        arrays = {
-            "lambdas": source.inside((steps, *batch)),
-            "step_losses": source.values((steps, *batch)),
-            "log_prior": np.full(steps, -np.log(steps)),
-        }
-        if "H4" not in source.without:
-            arrays["lengths"] = source.integers(1, steps, batch)
-            arrays["lambdas"] = beyond(arrays["lambdas"], arrays["lengths"], np.nan)
-        arguments = {"beta": 0.3, "remainder": some_remainder(source)}
-        compare_gradients(trial, "H9", "grad_ponder_loss_by_lambda", arrays, arguments)
-
-    trial.for_all(body, share=0.6)
+@check("H9", "gradients", *OBJECTIVES["grad_ponder_loss_by_lambda"].needs, "value_and_grad", share=0.6)
+def gradients_by_lambda_inside_the_interval(trial: Trial, source: Any) -> None:
+    steps, batch = source.shape()
+    arrays = {
+        "lambdas": source.inside((steps, *batch)),
+        "step_losses": source.values((steps, *batch)),
+        "log_prior": np.full(steps, -np.log(steps)),
+    }
+    if "H4" not in source.without:
+        arrays["lengths"] = source.integers(1, steps, batch)
+        arrays["lambdas"] = beyond(arrays["lambdas"], arrays["lengths"], np.nan)
+    arguments = {"beta": 0.3, "remainder": some_remainder(source)}
+    compare_gradients(trial, "H9", "grad_ponder_loss_by_lambda", arrays, arguments)
 
 
-@check("H8", "gradients", *OBJECTIVES["grad_expected_prediction"].needs, "value_and_grad")
-def gradients_of_the_expected_prediction(trial: Trial) -> None:
-    def body(source) -> None:
-        arrays, arguments = ponder_arguments(source, weights=False, always=True)
-        steps, *batch = arrays["halt_logits"].shape
-        y_hat = source.values((steps, *batch, 2))
-        if "lengths" in arrays:
-            y_hat = beyond(y_hat, arrays["lengths"], np.nan)
-        kept = {key: arrays[key] for key in ("halt_logits", "lengths") if key in arrays}
-        kept |= {"y_hat": y_hat, "cotangent": source.values((*batch, 2))}
-        compare_gradients(trial, "H8", "grad_expected_prediction", kept, {"remainder": arguments["remainder"]})
-
-    trial.for_all(body, share=0.6)
+@check("H8", "gradients", *OBJECTIVES["grad_expected_prediction"].needs, "value_and_grad", share=0.6)
+def gradients_of_the_expected_prediction(trial: Trial, source: Any) -> None:
+    arrays, arguments = ponder_arguments(source, weights=False, always=True)
+    steps, *batch = arrays["halt_logits"].shape
+    y_hat = source.values((steps, *batch, 2))
+    if "lengths" in arrays:
+        y_hat = beyond(y_hat, arrays["lengths"], np.nan)
+    kept = {key: arrays[key] for key in ("halt_logits", "lengths") if key in arrays}
+    kept |= {"y_hat": y_hat, "cotangent": source.values((*batch, 2))}
+    compare_gradients(trial, "H8", "grad_expected_prediction", kept, {"remainder": arguments["remainder"]})
 
 
-@check("L3", "gradients", *OBJECTIVES["grad_weighted_mean"].needs, "value_and_grad")
-def gradients_of_the_mean(trial: Trial) -> None:
-    def body(source) -> None:
-        _, batch = source.shape()
-        values, weights = source.values(batch), batch_weights(source, batch)
-        if weights is not None:
-            values = np.where(weights == 0, np.nan, values)
-        compare_gradients(trial, "L3", "grad_weighted_mean", {"values": values, "weights": weights}, {})
-
-    trial.for_all(body, share=0.6)
+@check("L3", "gradients", *OBJECTIVES["grad_weighted_mean"].needs, "value_and_grad", share=0.6)
+def gradients_of_the_mean(trial: Trial, source: Any) -> None:
+    _, batch = source.shape()
+    values, weights = source.values(batch), batch_weights(source, batch)
+    if weights is not None:
+        values = np.where(weights == 0, np.nan, values)
+    compare_gradients(trial, "L3", "grad_weighted_mean", {"values": values, "weights": weights}, {})
 
 
-@check("A5", "gradients", *OBJECTIVES["grad_act"].needs, "value_and_grad")
-def gradients_of_act(trial: Trial) -> None:
-    def body(source) -> None:
-        steps, batch = source.shape()
-        lam = source.inside((steps, *batch))
-        sums = np.cumsum(lam, axis=0)
-        lam = np.where(np.abs(sums - 0.9) < 1e-3, lam + 0.0078125, lam)  # away from the threshold, where N is undecided
-        y_hat, cotangent = source.values((steps, *batch, 2)), source.values((*batch, 2))
-        arrays = {"lambdas": lam, "y_hat": y_hat, "cotangent": cotangent}
-        if (np.abs(np.cumsum(round_to(trial.dtype, lam), axis=0) - 0.9) < 1e-3).any():
-            return
-        compare_gradients(trial, "A5", "grad_act", arrays, {"tau": source.choose(0.0, 1.0), "epsilon": 0.1})
-
-    trial.for_all(body, share=0.6)
+@check("A5", "gradients", *OBJECTIVES["grad_act"].needs, "value_and_grad", share=0.6)
+def gradients_of_act(trial: Trial, source: Any) -> None:
+    steps, batch = source.shape()
+    lam = source.inside((steps, *batch))
+    sums = np.cumsum(lam, axis=0)
+    lam = np.where(np.abs(sums - 0.9) < 1e-3, lam + 0.0078125, lam)  # away from the threshold, where N is undecided
+    y_hat, cotangent = source.values((steps, *batch, 2)), source.values((*batch, 2))
+    arrays = {"lambdas": lam, "y_hat": y_hat, "cotangent": cotangent}
+    if (np.abs(np.cumsum(round_to(trial.dtype, lam), axis=0) - 0.9) < 1e-3).any():
+        return
+    compare_gradients(trial, "A5", "grad_act", arrays, {"tau": source.choose(0.0, 1.0), "epsilon": 0.1})
 
 
 @check("L4", "gradients", "ponder_loss", "value_and_grad")

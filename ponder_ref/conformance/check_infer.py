@@ -12,12 +12,12 @@ from ponder_ref.conformance.exit_networks import (
     Table,
     eighths,
     ids_on,
-    on_backend,
     predict_both,
     sampled_table,
     step_on,
     summed_table,
 )
+from ponder_ref.conformance.pondered import on_backend
 from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
 from ponder_ref.conformance.step_networks import make_network, readout, transition
 from ponder_ref.halting import log_sigmoid
@@ -45,18 +45,14 @@ def compare_result(trial: Trial, requirement: str, what: str, got: Any, want: An
     compare(trial, requirement, f"{what}: y_hat", got.y_hat, want.y_hat, exact=exact)
 
 
-@check("I1", "inference", "predict", level="infer")
-def sampled(trial: Trial) -> None:
+@check("I1", "inference", "predict", level="infer", share=1.0)
+def sampled(trial: Trial, source: Any) -> None:
     """Steps by the uniforms of seed, id, draw and step; the answer is that of the step at which it left."""
-
-    def body(source: Any) -> None:
-        seed, draw = source.count(0, 2**64 - 1), source.choose(0, 0, 4095)
-        table = sampled_table(source, seed=seed, draw=draw)
-        options = {"seed": seed, "draw": draw, "max_steps": source.choose(STEPS, STEPS - 3), "slots": SLOTS}
-        got, want = predict_both(trial, table, **options)
-        compare_result(trial, "I1", "predict, sample", got, want)
-
-    trial.for_all(body)
+    seed, draw = source.count(0, 2**64 - 1), source.choose(0, 0, 4095)
+    table = sampled_table(source, seed=seed, draw=draw)
+    options = {"seed": seed, "draw": draw, "max_steps": source.choose(STEPS, STEPS - 3), "slots": SLOTS}
+    got, want = predict_both(trial, table, **options)
+    compare_result(trial, "I1", "predict, sample", got, want)
 
 
 @check("I1", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
@@ -89,31 +85,23 @@ def ids_by_default(trial: Trial) -> None:
     compare(trial, "I1", "predict without ids: steps", got.steps, ponder_ref.draw_steps(lam, 3, table.ids))
 
 
-@check("I2", "inference", "predict", level="infer")
-def quantile(trial: Trial) -> None:
+@check("I2", "inference", "predict", level="infer", share=1.0)
+def quantile(trial: Trial, source: Any) -> None:
     """The first step at which the mass reaches q, example by example."""
-
-    def body(source: Any) -> None:
-        table, q = summed_table(source), source.choose(0.5, 0.5, 0.1, 0.95, 1)
-        mass = -np.expm1(np.cumsum(log_sigmoid(-table.z), axis=1))
-        if np.abs(mass - q).min() > 1e-4:
-            got, want = predict_both(trial, table, policy="quantile", q=q, slots=SLOTS)
-            compare_result(trial, "I2", f"predict, quantile {q}", got, want)
-
-    trial.for_all(body)
+    table, q = summed_table(source), source.choose(0.5, 0.5, 0.1, 0.95, 1)
+    mass = -np.expm1(np.cumsum(log_sigmoid(-table.z), axis=1))
+    if np.abs(mass - q).min() > 1e-4:
+        got, want = predict_both(trial, table, policy="quantile", q=q, slots=SLOTS)
+        compare_result(trial, "I2", f"predict, quantile {q}", got, want)
 
 
-@check("I3", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
-def fixed(trial: Trial) -> None:
+@check("I3", "inference", "predict", level="infer", dtypes=ANY_DTYPE, share=0.3)
+def fixed(trial: Trial, source: Any) -> None:
     """N steps and the last answer, whatever the logits say."""
-
-    def body(source: Any) -> None:
-        steps = source.choose(STEPS, 1, STEPS - 2)
-        table = sampled_table(source, seed=0)
-        got, want = predict_both(trial, table, policy="fixed", max_steps=steps, slots=SLOTS)
-        compare_result(trial, "I3", f"predict, {steps} steps", got, want)
-
-    trial.for_all(body, share=0.3)
+    steps = source.choose(STEPS, 1, STEPS - 2)
+    table = sampled_table(source, seed=0)
+    got, want = predict_both(trial, table, policy="fixed", max_steps=steps, slots=SLOTS)
+    compare_result(trial, "I3", f"predict, {steps} steps", got, want)
 
 
 def _register_expected(remainder: str) -> None:
@@ -153,40 +141,32 @@ def expected_at_the_threshold(trial: Trial) -> None:
         compare(trial, "I4", f"predict, expected, where the mass left is {epsilon}: steps", got.steps, want.steps)
 
 
-@check("I5", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
-def slots_and_orders(trial: Trial) -> None:
+@check("I5", "inference", "predict", level="infer", dtypes=ANY_DTYPE, share=1.0)
+def slots_and_orders(trial: Trial, source: Any) -> None:
     """The same for every number of slots and every order of the examples, in which the results come back."""
-
-    def body(source: Any) -> None:
-        seed = source.count(0, 2**64 - 1)
-        table = sampled_table(source, seed=seed)
-        slots, order = source.option("slots", 1, SLOTS, EXAMPLES, EXAMPLES + 5), source.rng.permutation(EXAMPLES)
-        for what, some in (("in order", table), (f"in the order {order.tolist()}", table.rows(order))):
-            got, want = predict_both(trial, some, seed=seed, slots=slots)
-            compare_result(trial, "I5", f"predict with {slots} slots, {what}", got, want)
-
-    trial.for_all(body)
+    seed = source.count(0, 2**64 - 1)
+    table = sampled_table(source, seed=seed)
+    slots, order = source.option("slots", 1, SLOTS, EXAMPLES, EXAMPLES + 5), source.rng.permutation(EXAMPLES)
+    for what, some in (("in order", table), (f"in the order {order.tolist()}", table.rows(order))):
+        got, want = predict_both(trial, some, seed=seed, slots=slots)
+        compare_result(trial, "I5", f"predict with {slots} slots, {what}", got, want)
 
 
-@check("I5", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
-def alone_and_beside_nan(trial: Trial) -> None:
+@check("I5", "inference", "predict", level="infer", dtypes=ANY_DTYPE, share=0.5)
+def alone_and_beside_nan(trial: Trial, source: Any) -> None:
     """An example gets alone what it gets among others, and beside examples of NaN and infinity."""
-
-    def body(source: Any) -> None:
-        table = sampled_table(source, seed=5)
-        among, want = predict_both(trial, table, seed=5, slots=SLOTS)
-        compare_result(trial, "I5", "predict among others", among, want)
-        i = source.count(0, EXAMPLES - 1)
-        alone, own = predict_both(trial, table.rows(slice(i, i + 1)), seed=5, slots=1)
-        compare_result(trial, "I5", "predict alone", alone, own)
-        if own.steps[0] != want.steps[i] or (own.y_hat[0] != want.y_hat[i]).any():
-            raise RuntimeError("the reference gives an example something else alone")
-        z, a = table.z.copy(), table.a.copy()
-        z[i], a[(i + 3) % EXAMPLES], a[(i + 6) % EXAMPLES] = np.nan, np.nan, np.inf
-        beside, want = predict_both(trial, Table(z, a, table.ids), seed=5, slots=SLOTS)
-        compare_result(trial, "I5", "predict beside NaN and infinity", beside, want)
-
-    trial.for_all(body, share=0.5)
+    table = sampled_table(source, seed=5)
+    among, want = predict_both(trial, table, seed=5, slots=SLOTS)
+    compare_result(trial, "I5", "predict among others", among, want)
+    i = source.count(0, EXAMPLES - 1)
+    alone, own = predict_both(trial, table.rows(slice(i, i + 1)), seed=5, slots=1)
+    compare_result(trial, "I5", "predict alone", alone, own)
+    if own.steps[0] != want.steps[i] or (own.y_hat[0] != want.y_hat[i]).any():
+        raise RuntimeError("the reference gives an example something else alone")
+    z, a = table.z.copy(), table.a.copy()
+    z[i], a[(i + 3) % EXAMPLES], a[(i + 6) % EXAMPLES] = np.nan, np.nan, np.inf
+    beside, want = predict_both(trial, Table(z, a, table.ids), seed=5, slots=SLOTS)
+    compare_result(trial, "I5", "predict beside NaN and infinity", beside, want)
 
 
 @check("I5", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
@@ -231,20 +211,16 @@ def networks_that_round(trial: Trial) -> None:
             raise Violation("I5", f"predict of a network with {slots} slots: steps {steps}, should be {whole.steps}")
 
 
-@check("I6", "inference", "predict", level="infer", dtypes=ANY_DTYPE)
-def rows_computed(trial: Trial) -> None:
+@check("I6", "inference", "predict", level="infer", dtypes=ANY_DTYPE, share=0.5)
+def rows_computed(trial: Trial, source: Any) -> None:
     """Rows given to the step network: the sum of the steps, and of idle rows no more than one drain of the slots."""
-
-    def body(source: Any) -> None:
-        seed, slots = source.count(0, 2**64 - 1), source.option("slots", 1, SLOTS)
-        got, want = predict_both(trial, sampled_table(source, seed=seed), seed=seed, slots=slots)
-        compare_result(trial, "I6", "predict, the steps counted in the state", got, want)
-        rows, least = int(got.rows), int(want.steps.sum())
-        if not least <= rows <= least + (slots - 1) * STEPS:
-            limit = least + (slots - 1) * STEPS
-            raise Violation("I6", f"predict with {slots} slots: {rows} rows, should be {least} to {limit}")
-
-    trial.for_all(body, share=0.5)
+    seed, slots = source.count(0, 2**64 - 1), source.option("slots", 1, SLOTS)
+    got, want = predict_both(trial, sampled_table(source, seed=seed), seed=seed, slots=slots)
+    compare_result(trial, "I6", "predict, the steps counted in the state", got, want)
+    rows, least = int(got.rows), int(want.steps.sum())
+    if not least <= rows <= least + (slots - 1) * STEPS:
+        limit = least + (slots - 1) * STEPS
+        raise Violation("I6", f"predict with {slots} slots: {rows} rows, should be {least} to {limit}")
 
 
 def _compare_trace(trial: Trial, what: str, got: Any, want: Any) -> None:

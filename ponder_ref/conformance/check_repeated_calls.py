@@ -11,7 +11,6 @@ from ponder_ref.conformance.check_gradients import ponder_arguments
 from ponder_ref.conformance.check_shapes import Enumerated
 from ponder_ref.conformance.compare import Violation, assert_close, describe
 from ponder_ref.conformance.exit_networks import EXAMPLES, STEPS, examples_of, ids_on, model_on, sampled_table, step_on
-from ponder_ref.conformance.exit_networks import on_backend as tree_on
 from ponder_ref.conformance.makers import MAKERS
 from ponder_ref.conformance.objectives import OBJECTIVES
 from ponder_ref.conformance.oracle import assert_agrees
@@ -154,7 +153,7 @@ def serving_leaves_its_arguments_alone(trial: Trial) -> None:
     """The input, the initial state and the ids of `predict`; the same call gives the same again."""
     table = sampled_table(trial.seeded(STEPS, (EXAMPLES,)), seed=6)
     table.z[2], table.a[5] = np.nan, np.inf
-    given = {"x": tree_on(trial, table.inputs()), "state": tree_on(trial, table.start())}
+    given = {"x": on_backend(trial, table.inputs()), "state": on_backend(trial, table.start())}
     ids, backend, seen = ids_on(trial, table.ids), trial.subject.backend, []
     watched = Watched(trial, "predict", **given, example_ids=ids)
     for _ in range(2):

@@ -45,24 +45,20 @@ def fixed_table(trial: Trial, source: Any, seed: int) -> Table:
     return Table(z, table.a, np.arange(EXAMPLES))
 
 
-@check("I8", "inference", "stream", level="infer", dtypes=ANY_DTYPE)
-def answered_once(trial: Trial) -> None:
+@check("I8", "inference", "stream", level="infer", dtypes=ANY_DTYPE, share=0.5)
+def answered_once(trial: Trial, source: Any) -> None:
     """Each example once, with the answer that predict gives it; in order if asked for; ids count from first_id."""
-
-    def body(source: Any) -> None:
-        seed = source.count(0, 2**64 - 1)
-        first, count = source.choose(0, 0, 100), source.choose(EXAMPLES, 1, SLOTS, SLOTS + 1)
-        ordered = source.option("ordered", False, True)
-        table = fixed_table(trial, source, seed).rows(slice(count))
-        _, want = predict_both(trial, table._replace(ids=table.ids + first), seed=seed)
-        options = {"seed": seed, "first_id": first, "slots": SLOTS, "ordered": ordered}
-        answers = list(trial.subject.backend.stream(model_on(trial), iter(examples_of(trial, table)), **options))
-        assert_answers(trial, f"stream with {options}", answers, want)
-        found = [int(answer.index) for answer in answers]
-        if ordered and found != sorted(found):
-            raise Violation("I8", f"stream with ordered=True: answers in the order {found}")
-
-    trial.for_all(body, share=0.5)
+    seed = source.count(0, 2**64 - 1)
+    first, count = source.choose(0, 0, 100), source.choose(EXAMPLES, 1, SLOTS, SLOTS + 1)
+    ordered = source.option("ordered", False, True)
+    table = fixed_table(trial, source, seed).rows(slice(count))
+    _, want = predict_both(trial, table._replace(ids=table.ids + first), seed=seed)
+    options = {"seed": seed, "first_id": first, "slots": SLOTS, "ordered": ordered}
+    answers = list(trial.subject.backend.stream(model_on(trial), iter(examples_of(trial, table)), **options))
+    assert_answers(trial, f"stream with {options}", answers, want)
+    found = [int(answer.index) for answer in answers]
+    if ordered and found != sorted(found):
+        raise Violation("I8", f"stream with ordered=True: answers in the order {found}")
 
 
 @check("I8", "inference", "stream", level="infer", dtypes=ANY_DTYPE)

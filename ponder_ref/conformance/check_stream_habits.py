@@ -16,10 +16,10 @@ from ponder_ref.conformance.exit_networks import (
     Table,
     examples_of,
     model_on,
-    on_backend,
     step_on,
     summed_table,
 )
+from ponder_ref.conformance.pondered import on_backend
 from ponder_ref.conformance.registry import ALL_DTYPES, ANY_DTYPE, Trial, check
 
 SLOTS = 2

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import ponder_ref
+from ponder_ref.conformance.pondered import on_backend
 from ponder_ref.conformance.registry import Trial
 from ponder_ref.sampling import uniforms_at
-from ponder_ref.trees import map_tree
 
 EXAMPLES, STEPS, OUTPUTS = 11, 8, 2  # few shapes: every other one is compiled anew
 COUNT = 64.0  # what a step adds to every prediction
@@ -61,11 +61,6 @@ def step_on(trial: Trial) -> Callable:
     if key not in _STEPS:
         _STEPS[key] = step_by(trial.subject.array("", SHIFT, trial.dtype))
     return _STEPS[key]
-
-
-def on_backend(trial: Trial, tree: Any) -> Any:
-    """Arrays of the backend in the dtype on trial."""
-    return map_tree(lambda leaf: trial.subject.array("", np.asarray(leaf), trial.dtype), tree)
 
 
 def ids_on(trial: Trial, ids: np.ndarray) -> Any:

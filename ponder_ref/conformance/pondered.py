@@ -8,6 +8,7 @@ import ponder_ref
 from ponder_ref.conformance.compare import Violation, assert_close
 from ponder_ref.conformance.registry import Trial
 from ponder_ref.conformance.step_networks import Network, make_network, step_with
+from ponder_ref.trees import map_tree
 
 STEPS = 7
 FIELDS = ("y_hat", "halt_logits", "log_p", "lengths", "state", "act")
@@ -59,9 +60,7 @@ def clear_network(trial: Trial, batch: tuple[int, ...] = (4,)) -> tuple[Network,
 
 def on_backend(trial: Trial, tree: Any) -> Any:
     """Arrays of the backend in the dtype on trial, integers and booleans as they are."""
-    if isinstance(tree, dict):
-        return {name: on_backend(trial, part) for name, part in tree.items()}
-    return trial.subject.array("", np.asarray(tree), trial.dtype)
+    return map_tree(lambda leaf: trial.subject.array("", np.asarray(leaf), trial.dtype), tree)
 
 
 def ponder_both(trial: Trial, network: Network, options: dict[str, Any]) -> tuple[Any, Any]:

@@ -1,5 +1,6 @@
 """Checks, and how one is run: which requirement it speaks for, what it needs, and its verdict."""
 
+import functools
 import re
 import zlib
 from collections.abc import Callable, Iterable
@@ -109,12 +110,17 @@ def check(
     level: str = "core",
     dtypes: Iterable[str] = ("float64", "float32"),
     name: str | None = None,
+    share: float | None = None,
 ):
-    """Registers a function of a Trial as a check."""
+    """Registers a function of a Trial as a check; with a share, one of a Trial and a source, run by `for_all`."""
 
-    def register(run: Callable[[Trial], None]) -> Callable[[Trial], None]:
-        CHECKS.append(Check(name or run.__name__, requirement, group, needs, run, level, tuple(dtypes)))
-        return run
+    def register(body: Callable[..., None]) -> Callable[..., None]:
+        def for_all(trial: Trial) -> None:
+            trial.for_all(functools.partial(body, trial), share=1.0 if share is None else share)
+
+        run = body if share is None else for_all
+        CHECKS.append(Check(name or body.__name__, requirement, group, needs, run, level, tuple(dtypes)))
+        return body
 
     return register
 

@@ -22,6 +22,7 @@ class Attention:
     outputs: int
     attention: int
     heads: int
+    layers: int
     dropout: float
 
     def check_sizes(self, kind: str, *counts: str) -> None:
@@ -30,6 +31,7 @@ class Attention:
         checks.check_choice("output", self.output, ("classes",))
         for name in (*counts, "attention", "heads"):
             checks.check_count(name, getattr(self, name), 1)
+        checks.check_count("layers", self.layers, 1, checks.MOST_LAYERS)
         checks.check_count("outputs", self.outputs, 2)
         if self.attention % self.heads:
             said = f"must be a multiple of heads, got {self.attention} and {self.heads}"

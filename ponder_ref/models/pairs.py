@@ -49,7 +49,7 @@ class PairTransformer(Attention):
     output: str = "classes"
 
     def __post_init__(self):
-        self.check_sizes("pairs", "width", "embedding", "transition", "layers", "steps")
+        self.check_sizes("pairs", "width", "embedding", "transition", "steps")
         checks.check_choice("memory", self.memory, ("none", "xl"))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -45,8 +45,7 @@ class Transformer(Attention):
     output: str = "classes"
 
     def __post_init__(self):
-        counts = ("vocabulary", "tokens", "sentences", "embedding", "transition", "layers", "steps")
-        self.check_sizes("transformer", *counts)
+        self.check_sizes("transformer", "vocabulary", "tokens", "sentences", "embedding", "transition", "steps")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Names and shapes of the parameters, in canonical order."""

@@ -10,14 +10,13 @@ import io
 import json
 import os
 import re
-import shlex
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
 
-from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.errors import Refused, shell_word
 from ponder_ref.runtime.files import opened, write_whole
 from ponder_ref.runtime.schemas import Count, Name, check_settings, decoded
 from ponder_ref.runtime.train import TRAIN_KEYS
@@ -41,7 +40,7 @@ class Damaged(Refused):
     """A newest checkpoint that is damaged, and the good one before it."""
 
     def __init__(self, said: str, good: Path, advice: str = "add --checkpoint"):
-        super().__init__(f"{said}; the one before it is good: {advice} {shlex.quote(str(good))}")
+        super().__init__(f"{said}; the one before it is good: {advice} {shell_word(str(good))}")
         self.said, self.good = said, good
 
 

@@ -18,8 +18,10 @@ class StepNetwork(Protocol):
     `unroll(x, max_steps, rule)`, steps that are faster than one by one and give equal numbers, to rounding: (y_hat
       `[n, batch, ...]`, halt_logits `[n, batch]`, state, lengths `[batch]`) of the input itself. The `HaltRule` says
       when an example has had enough steps, None runs all; n may be smaller than max_steps if all have. It returns None
-      where it cannot be used, say under a transform: then the steps are run one by one.
-    `steps_run(longest, max_steps)`: how many steps `unroll` runs where the longest example takes so many.
+      where it cannot be used, say under a transform: then the steps are run one by one. So they are where a subclass
+      has replaced what its steps do.
+    `steps_run(longest, max_steps)`, where `unroll` runs more steps than its longest example takes: how many were run, a
+      scalar, if that took `longest`. `max_steps` is that of `unroll`: 1 for the method "once", else the net's.
     `OWN_METHODS`, names of methods of halting that are for it alone, and `unroll_by(method, x, *, max_steps,
       act_epsilon) -> Pondered`.
     """

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from ponder_ref import checks, models
+from ponder_ref import checks
 from ponder_ref.base import Pondered, PonderLoss
 from ponder_ref.runtime.network import Network, Own, from_json
 from ponder_ref.runtime.settings import Halting
@@ -49,15 +49,16 @@ class PonderModule:
         methods = (*checks.METHODS, *own_methods(step))
         checks.check_pondering(max_steps, method, self.min_steps, epsilon, remainder, act_epsilon, methods)
         checks.check_prices(lambda_p, beta, tau)
-        self.named_log_prior(prior, lambda_p, max_steps)  # says what it cannot be made of
         self.step, self.initial_state, self.encoder, self.project = step, initial_state, encoder, project
         self.max_steps, self.method, self.epsilon, self.remainder = max_steps, method, epsilon, remainder
         self.prior, self.lambda_p, self.beta, self.tau, self.act_epsilon = prior, lambda_p, beta, tau, act_epsilon
         self._own: str | None = None  # JSON of what somebody's own network was built for: a compiler wants a hash
 
     def _check_log_prior(self, log_prior: Any, values: Any) -> None:
-        """A prior of one's own; `values` are its float64 NumPy values, None where they are not there yet."""
-        if log_prior is not None:
+        """A prior of one's own, None for one with a name; `values` are its float64 NumPy values if they are there."""
+        if log_prior is None:
+            self.named_log_prior(self.prior, self.lambda_p, self.max_steps)  # says what it cannot be made of
+        else:
             checks.check_floating("log_prior", log_prior)
             checks.check_shape("log_prior", log_prior, (self.max_steps,), "max_steps")
         if values is not None:
@@ -77,7 +78,14 @@ class PonderModule:
     def every_step(self, x: Any, max_steps: int | None = None) -> Pondered:
         """All steps of all examples, whatever halts; of a method of the step's own what it gives."""
         method = self.method if self.method in own_methods(self.step) else "repeat"
-        return self._ponder(x, max_steps or None, method, None)
+        return self._ponder(x, max_steps, method, None)
+
+    def _is_changed(self) -> bool:
+        """Whether this one step is not as its class says, or somebody watches its calls: no fast unroll sees that."""
+        return False
+
+    def _check_unrolled(self, found: Any, max_steps: int) -> None:
+        checks.check_unrolled(found, max_steps)
 
     def _ponder(self, x: Any, max_steps: int | None, method: str, epsilon: float | None) -> Pondered:
         """By the step's own fast unroll where it has one, else step by step."""
@@ -88,11 +96,13 @@ class PonderModule:
         if unrolls and method in own_methods(step):
             checks.check_count("max_steps", steps, 1)
             return step.unroll_by(method, x, max_steps=steps, act_epsilon=self.act_epsilon)
-        if unrolls and hasattr(step, "unroll"):
+        if unrolls and unrolls_own_steps(type(step)) and not self._is_changed():
             checks.check_pondering(steps, method, remainder=self.remainder, **limits)
             rule = self.maths.halt_rule(method, **limits)
-            found = step.unroll(x, 1 if method == "once" else steps, rule)
+            most = 1 if method == "once" else steps
+            found = step.unroll(x, most, rule)
             if found is not None:
+                self._check_unrolled(found, most)
                 y_hat, z, state, lengths = found
                 return self.maths.pondered(y_hat, z, lengths, state, method, self.remainder, cut=rule is not None)
         return self._step_by_step(x, max_steps=steps, method=method, remainder=self.remainder, **limits)
@@ -133,24 +143,26 @@ class PonderModule:
 
     @property
     def settings(self) -> Any:
-        """The settings of a network of the paper (`ponder_ref.models`); None for any other."""
+        """The settings of a network of the paper (`ponder_ref.models`); None for any other, be it made of one."""
         settings = getattr(self.step, "settings", None) if self._starts_itself and self.project is None else None
-        return settings if getattr(settings, "kind", None) in models.kinds() else None
+        kind, made = getattr(settings, "kind", None), type(self.step)
+        of_paper = made.__qualname__ == "Step" and made.__module__ == f"{self.maths.__package__}.models.{kind}"
+        return settings if of_paper else None
 
     @property
     def network(self) -> Network:
         """What it is, in plain values: enough to build it again, with `build` if it is not of the paper."""
         if self.settings is not None:
             return Network(self.settings, self.halting)
-        unknown = Own(type(self.step).__qualname__, "", [], 1, "binary")
+        unknown = Own(type(self.step).__qualname__)
         return Network(unknown if self._own is None else from_json(json.loads(self._own)).model, self.halting)
 
     def save(self, folder: str | Path) -> Path:
         """Writes the network into a folder, from which `load` of any backend reads it; the file's path."""
         from ponder_ref.runtime.saved import write_saved  # needs what only files need
 
-        if self.settings is not None and self.log_prior is not None:
-            raise ValueError("a network of the paper is saved with the name of its prior, and log_prior has none")
+        if self.log_prior is not None:
+            raise ValueError("a network is saved with the name of its prior, and log_prior has none")
         parts = ({name: self.as_array(x) for name, x in part.items()} for part in self.variables())
         return write_saved(folder, self.network, *parts)
 
@@ -158,6 +170,13 @@ class PonderModule:
 def own_methods(step: Any) -> tuple[str, ...]:
     """The methods of halting that are for this step network alone."""
     return getattr(step, "OWN_METHODS", ())
+
+
+def unrolls_own_steps(kind: type) -> bool:
+    """Whether steps of a class have a fast unroll of just these steps: no subclass has replaced what they do."""
+    owner = next((each for each in kind.__mro__ if "unroll" in vars(each)), None)
+    names = ("forward", "__call__", "project", "initial_state")
+    return owner is not None and all(getattr(kind, name, None) is getattr(owner, name, None) for name in names)
 
 
 def net_of(kind: type, step_of: Callable, network: Network, build: Callable | None) -> Any:
@@ -173,5 +192,6 @@ def net_of(kind: type, step_of: Callable, network: Network, build: Callable | No
     if not isinstance(net, kind):
         package = kind.__module__.partition(".")[0]
         raise ValueError(f"build must return a PonderNet of {package}, got {type(net).__name__}")
+    network.check_built(net.halting)
     net._own = json.dumps(network.to_json())  # so that it can be saved with what it was built for
     return net

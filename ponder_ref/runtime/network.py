@@ -22,12 +22,14 @@ class Problem:
     answers: the shape of one example's answers, `()` for a single one.
     seed: of the initial parameters.
     halting: the arguments of PonderNet that the command line sets: `PonderNet(step, ..., **problem.halting)`.
+
+    Of a network that was saved without a task, inputs, outputs, output and answers are not known: they are None.
     """
 
     inputs: Any
-    outputs: int
-    output: str
-    answers: tuple[int, ...]
+    outputs: Any  # int or None; who builds for a task need not ask which
+    output: str | None
+    answers: tuple[int, ...] | None
     seed: int
     halting: dict[str, Any]
 
@@ -44,15 +46,17 @@ class Leaf:
 class Own:
     """A network of somebody's own, as a run notes it. Its code is given again whenever it is needed, never imported.
 
-    `name` is what the command line called it (my_net.py:build), `sha256` the checksum of that file.
+    `name` is what the command line called it (my_net.py:build), `sha256` the checksum of that file; "" if a task brings
+    the network: then the name, of the task's file for a backend, is what it is known by.
+    What is not known of a network that had no task is None.
     """
 
     name: str
-    sha256: str
-    inputs: Any
-    outputs: int
-    output: str
-    answers: tuple[int, ...] = ()
+    sha256: str = ""
+    inputs: Any = None
+    outputs: int | None = None
+    output: str | None = None
+    answers: tuple[int, ...] | None = None  # of a known output a single one, ()
     seed: int = 0
     kind: str = OWN
 
@@ -60,10 +64,14 @@ class Own:
         for name in ("name", "sha256"):
             if not (isinstance(value := getattr(self, name), str) and value.isprintable()):
                 raise checks.SettingError(name, f"must be text that can be printed, got {checks.quoted(value)}")
-        checks.check_choice("output", self.output, ("binary", "classes"))
-        checks.check_count("outputs", self.outputs, 1)
+        if self.output is not None:
+            checks.check_choice("output", self.output, ("binary", "classes"))
+        if self.outputs is not None:
+            checks.check_count("outputs", self.outputs, 1)
         checks.check_count("seed", self.seed, 0)
-        for size in self.answers:
+        if self.answers is None and self.output is not None:
+            object.__setattr__(self, "answers", ())
+        for size in self.answers or ():
             checks.check_count("answers", size, 1)
 
     def problem(self, halting: Halting) -> Problem:
@@ -87,11 +95,20 @@ class Network:
     def is_own(self) -> bool:
         return self.model.kind == OWN
 
+    def check_built(self, found: Halting) -> None:
+        """Refuses what `build` made if it ponders in another way than is described."""
+        for name, wanted in dataclasses.asdict(self.halting).items():
+            if (value := getattr(found, name)) != wanted:
+                said = f"must return a PonderNet with {name} {wanted!r}, as the network is described, got {value!r}"
+                raise ValueError(f"build {said}: it should be PonderNet(step, ..., **problem.halting)")
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` gives back an equal description."""
         model = dataclasses.asdict(self.model)
         if self.is_own:
-            model = model | {"inputs": to_plain(self.model.inputs), "answers": list(self.model.answers)}
+            inputs, answers = self.model.inputs, self.model.answers
+            model |= {"inputs": None if inputs is None else to_plain(inputs)}
+            model |= {"answers": None if answers is None else list(answers)}
         return {"model": model, "halting": dataclasses.asdict(self.halting)}
 
 
@@ -126,7 +143,9 @@ def from_json(values: Mapping[str, Any]) -> Network:
         model, halting = dict(values["model"]), Halting(**values["halting"])
         if model.get("kind") != OWN:
             return Network(models.settings_of(model), halting)
-        model |= {"inputs": from_plain(model["inputs"]), "answers": tuple(model["answers"])}
+        inputs, answers = model["inputs"], model["answers"]
+        model |= {"inputs": None if inputs is None else from_plain(inputs)}
+        model |= {"answers": None if answers is None else tuple(answers)}
         return Network(Own(**model), halting)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"the description of the network is not whole: {on_one_line(str(error))[:200]}") from None

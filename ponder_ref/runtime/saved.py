@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ponder_ref import checks
 from ponder_ref.base import SPEC_VERSION
 from ponder_ref.models import check_parameters
 from ponder_ref.runtime import checkpoint, network, translate
-from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.errors import Refused, on_one_line, reason
 from ponder_ref.runtime.files import make_folder, write_whole
 from ponder_ref.runtime.network import Network
 from ponder_ref.runtime.train import REST
@@ -32,14 +33,31 @@ class Saved(NamedTuple):
 
 def find_file(path: Path) -> Path:
     """The file of a network: the path itself, a saved folder's, or a run's newest checkpoint."""
-    if path.is_file():
-        return path
-    if (path / MODEL).is_file():
+    try:
+        if path.is_file():
+            return path
+        saved, files = (path / MODEL).is_file(), checkpoint.listed(path / "checkpoints")
+    except OSError as error:
+        raise Refused(f"cannot read {path}: {reason(error)}") from None
+    if saved and files:
+        raise Refused(f"{path} holds two networks, {MODEL} and the checkpoints of a run: name the file")
+    if saved:
         return path / MODEL
-    files = checkpoint.listed(path / "checkpoints")
     if not files:
         raise Refused(f"{path} holds no network: neither {MODEL} nor a checkpoint of a run")
     return list(files.values())[-1]
+
+
+def _read(file: Path) -> checkpoint.Checkpoint:
+    """What a file holds; of a damaged checkpoint the sentence names the newest good one before it."""
+    try:
+        return checkpoint.read(file, checkpoint.FORMAT, checkpoint.PARAMETERS)
+    except Refused as error:
+        older = [each for each in checkpoint.listed(file.parent).values() if each.name < file.name]
+        good = next((each for each in reversed(older) if checkpoint.is_good(each)), None)
+        if good is None:
+            raise
+        raise checkpoint.Damaged(str(error), good, "load") from None
 
 
 def read_saved(path: str | Path) -> Saved:
@@ -47,7 +65,7 @@ def read_saved(path: str | Path) -> Saved:
     or it is damaged."""
     try:
         file = find_file(Path(path))
-        found = checkpoint.read(file, checkpoint.FORMAT, checkpoint.PARAMETERS)
+        found = _read(file)
     except Refused as error:
         raise ValueError(str(error)) from None
     params = checkpoint.parameters(found.arrays)
@@ -56,16 +74,22 @@ def read_saved(path: str | Path) -> Saved:
         described = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
         if not described.is_own:
             check_parameters(described.model, params)
+            for name, x in params.items():
+                checks.check_floating(name, x)
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from None
     return Saved(described, params, rest, file)
 
 
 def network_of(about: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> Network:
-    """The network that a file describes."""
-    if about.get("network") is not None:
-        return network.from_json(about["network"])
-    return translate.network_of(about.get("config", {}), shapes)
+    """The network that a file describes; ValueError if it describes none."""
+    try:
+        if about.get("network") is not None:
+            return network.from_json(about["network"])
+        return translate.network_of(about.get("config", {}), shapes)
+    except (TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
+        said = f"{type(error).__name__}: {on_one_line(str(error))[:200]}"
+        raise ValueError(f"the description of the network is not whole ({said})") from None
 
 
 def write_saved(folder: str | Path, described: Network, params: Mapping[str, Any], rest: Mapping[str, Any]) -> Path:

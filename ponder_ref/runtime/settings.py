@@ -1,4 +1,4 @@
-"""What a training is made of beside its model, as plain values: halting and optimiser (spec models.md, optim.md).
+"""What a training is made of beside its model, as plain values: halting and optimiser (spec models.md, annex/optim.md).
 
 Help and ranges are for command lines; a library's caller may go beyond these ranges, as far as the mathematics goes.
 """
@@ -62,6 +62,7 @@ class Halting:
         object.__setattr__(self, "min_steps", min_steps)  # PonderNet takes no more than max_steps
         checks.check_word("method", self.method)  # which there are, the step network says as well
         limits = (self.epsilon, self.remainder, self.act_epsilon)
+        checks.check_count("max_steps", self.max_steps, 1, checks.MOST_STEPS)
         checks.check_pondering(self.max_steps, self.method, min_steps, *limits, (self.method,))
         checks.check_choice("prior", self.prior, tuple(PRIORS))
         checks.check_prices(self.lambda_p, self.beta, self.tau)

@@ -67,5 +67,9 @@ def network_of(config: Mapping[str, Any], shapes: Shapes) -> Network:
     halting = Halting(**{name: value for name, value in config.items() if name in known})
     for name, settings in KNOWN_BY.items():
         if name in shapes:
-            return Network(models.settings_of(settings(shapes, config)), halting)
+            try:
+                values = settings(shapes, config)
+            except (LookupError, ValueError):
+                raise ValueError(f"the parameters are not those of a network that has {name}") from None
+            return Network(models.settings_of(values), halting)
     raise ValueError("the parameters are of no network that is known here")

@@ -7,8 +7,6 @@ Everything is computed by exact fractions or with 60 digits, from the exact valu
 ``ponder_ref`` or NumPy: the vectors judge those.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

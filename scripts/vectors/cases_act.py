@@ -1,7 +1,5 @@
 """Golden cases of spec/act.md, gradients included."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 from scripts.vectors.format import Book, f32, floats, ints

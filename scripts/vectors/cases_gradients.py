@@ -1,7 +1,5 @@
 """Golden cases of the gradients of H9 and L5; those of A5 are in vector_cases_act.py."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 from mpmath import mp

@@ -1,7 +1,5 @@
 """Golden cases of spec/halting.md but ``log_halting``, which has a module of its own."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 from scripts.vectors.format import Book, f32, floats, ints, log, logit

@@ -1,7 +1,5 @@
 """Golden cases of ``log_halting``."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 from scripts.vectors.format import Book, floats, ints, logit

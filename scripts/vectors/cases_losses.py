@@ -1,7 +1,5 @@
 """Golden cases of the losses of spec/losses.md; the priors and the KL are in vector_cases_priors.py."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 from mpmath import mp

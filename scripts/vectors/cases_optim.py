@@ -1,7 +1,5 @@
 """Golden cases of spec/annex/optim.md."""
 
-from __future__ import annotations
-
 from scripts.vectors.format import Book, floats
 
 

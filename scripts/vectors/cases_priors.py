@@ -1,7 +1,5 @@
 """Golden cases of the priors and of the KL divergence to them."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 from mpmath import mp

@@ -3,8 +3,6 @@
 Gradients are computed by the formulas of the specification and confirmed here by numerical differentiation.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

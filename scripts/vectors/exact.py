@@ -3,8 +3,6 @@
 These results are discrete or dyadic, so nothing is rounded before the last step, and ties are true ties.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from fractions import Fraction

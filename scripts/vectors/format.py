@@ -3,8 +3,6 @@
 Nothing here knows any mathematics of halting: ``vector_maths*.py`` do, and ``vector_cases_*.py`` have the cases.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import struct

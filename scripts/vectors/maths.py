@@ -4,8 +4,6 @@ Every function takes lists of mpf over the steps of one example. Sums that cance
 keeps its relative precision; ``make_vectors.py`` computes all again with more digits and refuses one that changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from mpmath import mp

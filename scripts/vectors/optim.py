@@ -1,7 +1,5 @@
 """The optimisers of spec/annex/optim.md in mpmath. Scalars such as 0.9 and 3.4445 mean their exact binary64 value."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 from mpmath import mp

@@ -20,7 +20,7 @@ from ponder_ref.runtime.errors import Refused, one_sentence, say
 from tasks.babi.task import Babi
 from tasks.babi.vocabulary import ANSWERS, sentence_numbers
 from tasks.flags import Parser
-from tasks.shipped import PRETRAINED, open_trained
+from tasks.runs import PRETRAINED, open_trained
 
 HINT = "a story, a sentence a line; a line that ends in ? asks; an empty line begins a new story; Ctrl-D ends"
 

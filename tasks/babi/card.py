@@ -48,7 +48,7 @@ def make_card(
     rows = [
         {
             "data": describe_data(run.config),
-            "command": training_command(run.config, run.backend, Babi),
+            "command": training_command(run.config, run.backend, Babi, model=run.model),
             "update": update,
             "updates_planned": run.config.updates,
             "batch_size": run.config.batch_size,

@@ -1,6 +1,6 @@
 """Uniform draws for one story: a pure function of (seed, stream, index), the same on every machine and Python.
 
-The words are those of spec tasks.md (Philox), so that a story does not depend on what was drawn before it.
+The words are those of spec annex/tasks.md (Philox), so that a story does not depend on what was drawn before it.
 """
 
 from collections.abc import Iterator, Sequence

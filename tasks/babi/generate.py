@@ -21,7 +21,7 @@ from ponder_ref.checks import quoted
 from ponder_ref.runtime.errors import Refused, cannot_write, one_sentence
 from ponder_ref.runtime.files import TEMPORARY, alone, make_folder, write_whole
 from ponder_ref.runtime.schemas import read_json
-from ponder_ref.runtime.values import Integer
+from ponder_ref.runtime.values import Choice, Integer
 from tasks.babi import text
 from tasks.babi.draws import Draws
 from tasks.babi.files import UNFINISHED
@@ -29,7 +29,7 @@ from tasks.babi.stories import SPLITS, TASK_NAMES, TASKS, Story, first_questions
 from tasks.babi.worlds import MAKE
 from tasks.batches import STREAMS
 from tasks.config import MAX_SEED
-from tasks.flags import Parser
+from tasks.flags import Parser, flag_value
 
 OVERLAPPING = frozenset({4, 17})
 SHARES = ("train",) * 8 + ("valid", "test")  # of ten stories
@@ -135,14 +135,6 @@ def write_files(folder: Path, tasks: Sequence[int], layout: str, questions: int,
     return paths
 
 
-def integer(name: str, words: str, values: Integer) -> int:
-    try:
-        values.check(f"--{name}", number := values.parse(words))
-    except ValueError as error:
-        raise Refused(str(error)) from None
-    return number
-
-
 @one_sentence
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(prog="python -m tasks.babi.generate", description="Writes generated bAbI stories as text files.")
@@ -152,11 +144,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default="0", help="default 0")
     parser.add_argument("--layout", default=LAYOUTS[0], help=f"{' or '.join(LAYOUTS)}, which has validation files too")
     options = parser.parse(arguments)
-    if options.layout not in LAYOUTS:
-        raise Refused(f"--layout must be one of {', '.join(LAYOUTS)}, got {quoted(options.layout)}")
-    questions = integer("questions", options.questions, QUESTIONS)
-    seed = integer("seed", options.seed, SEEDS)
-    paths = write_files(Path(options.out), parse_tasks(options.task), options.layout, questions, seed)
+    questions, seed = flag_value(options, "questions", QUESTIONS), flag_value(options, "seed", SEEDS)
+    layout = flag_value(options, "layout", Choice(LAYOUTS))
+    paths = write_files(Path(options.out), parse_tasks(options.task), layout, questions, seed)
     print(f"{len(paths)} files in {options.out}")
     return 0
 

@@ -39,11 +39,9 @@ def draw_tasks(record: dict[str, Any], path: Path) -> Path:
     figure, (error, steps) = pyplot().subplots(2, 1, figsize=(6, 4.5), sharex=True)
     error.bar(tasks, errors, color=[COLOURS[0] if value < 100 * SOLVED else COLOURS[4] for value in errors])
     error.axhline(100 * SOLVED, color="grey", linewidth=0.8, linestyle=":")
-    error.set_ylabel("error, %")
-    error.set_title(verdict(record))
+    error.set(ylabel="error, %", title=verdict(record))
     steps.bar(tasks, [row[3] for row in record["levels"]], color=COLOURS[1])
-    steps.set_ylabel("mean steps")
-    steps.set_xlabel("task")
+    steps.set(ylabel="mean steps", xlabel="task")
     return save(figure, path)
 
 
@@ -55,8 +53,7 @@ def draw_shares(record: dict[str, Any], path: Path) -> Path:
     axes.set_yticks(range(len(shares)), [str(row[0]) for row in record["level_shares"]])
     axes.set_xticks(range(shares.shape[1]), [str(n) for n in range(1, shares.shape[1] + 1)])
     axes.grid(False)
-    axes.set_ylabel("task")
-    axes.set_xlabel("step")
+    axes.set(ylabel="task", xlabel="step")
     figure.colorbar(image, label="chance of halting")
     return save(figure, path)
 

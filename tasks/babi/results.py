@@ -208,11 +208,8 @@ def draw_learning(experiment: Experiment, path: Path) -> Path:
             name = figures.with_seeds(label, len(group)) if run is group[0] else None
             error.plot(at, [average_error(record) for record in seen], **look, label=name, linewidth=1.2)
             tasks.plot(at, [solved(record) for record in seen], **look, linewidth=1.2)
-    error.set_yscale("log")
-    error.set_ylabel("average error, %")
-    error.set_title("Validation in training (the run's own data)")
-    tasks.set_ylabel("tasks under 5 %")
-    tasks.set_xlabel("updates, with those of the runs it began with")
+    error.set(yscale="log", ylabel="average error, %", title="Validation in training (the run's own data)")
+    tasks.set(ylabel="tasks under 5 %", xlabel="updates, with those of the runs it began with")
     figures.legend(figure, error)
     return figures.save(figure, path)
 

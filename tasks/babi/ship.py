@@ -25,9 +25,8 @@ from tasks.babi.report import verdict
 from tasks.babi.task import PRETRAINED, Babi
 from tasks.evaluation import evaluate
 from tasks.flags import Parser, flag_value, to_json
-from tasks.runs import CONFIG, METRICS, Run
-from tasks.shipped import MODEL, is_shipped, open_trained
-from tasks.trainers import THREADS, default_backend, init_state, make_trainer
+from tasks.runs import CONFIG, METRICS, MODEL, Run, is_shipped, open_trained
+from tasks.trainers import THREADS, default_backend, make_state, make_trainer
 
 MAX_BYTES = 4 * 10**6
 CARD, PAGE = "card.json", "card.md"
@@ -97,7 +96,7 @@ def scores(config: Any, params: dict[str, np.ndarray], options: argparse.Namespa
     trainer = make_trainer(
         getattr(options, "backend", default_backend()), Babi(config), flag_value(options, "threads", THREADS, 1)
     )
-    state = init_state(trainer, params, options.run)
+    state = make_state(trainer.init, params, options.run)
     wanted = [("test", None)] + ([("valid", options.data_dir)] if hasattr(options, "data_dir") else [])
     found = []
     for split, folder in wanted:

@@ -17,6 +17,7 @@ import numpy as np
 from ponder_ref.base import SPEC_VERSION
 from ponder_ref.exits import POLICIES
 from ponder_ref.models import check_parameters
+from ponder_ref.models.rnn import Rnn
 from ponder_ref.runtime import checkpoint
 from ponder_ref.runtime.errors import Refused, one_sentence
 from ponder_ref.runtime.files import is_unfinished, make_folder, write_together
@@ -30,7 +31,6 @@ from tasks.flags import Parser, flag_value, refuse, show
 from tasks.registry import TASKS, task_class
 from tasks.runs import Run, is_of_a_run, read_config
 
-KINDS = ("rnn",)  # of networks, in ponder_ref.models
 NEEDED = {"onnx": ("onnx",), "stablehlo": ("jax", "flatbuffers")}  # format -> what writing it imports
 FORMATS, POLICY = Choice(tuple(NEEDED)), Choice(POLICIES)
 STEPS, Q, EPSILON = Integer(1, MOST_STEPS), Number("(0, 1]"), Number("(0, 1)", off=True)
@@ -76,11 +76,20 @@ def parser() -> Parser:
 
 
 class Opened(NamedTuple):
-    """The network of a run's checkpoint, its parameters in float32, and what the checkpoint says of itself."""
+    """A run's checkpoint: the settings of its network, how it ponders, its parameters in float32, its description."""
 
-    network: Network
+    model: Rnn
+    halting: Halting
     params: dict[str, np.ndarray]
     about: dict[str, Any]
+
+
+def model_of(network: Network, folder: Path) -> Rnn:
+    """The settings of a network that can be exported; any other is refused."""
+    if network.model.kind != Rnn.kind:
+        kind = network.model.kind
+        raise Refused(f"{folder} has a network of the kind {kind!r}; what can be exported is {Rnn.kind}")
+    return network.model
 
 
 def open_run(folder: Path, file: Path | None) -> Opened:
@@ -95,14 +104,11 @@ def open_run(folder: Path, file: Path | None) -> Opened:
     params = checkpoint.parameters(found.arrays)
     try:
         network = network_of(found.about, {name: tuple(x.shape) for name, x in params.items()})
-        if network.model.kind in KINDS:
-            check_parameters(network.model, params)
+        model = model_of(network, folder)
+        check_parameters(model, params)
     except ValueError as error:
         raise Refused(f"{file or run.checkpoints} does not fit the run's model: {error}") from None
-    if network.model.kind not in KINDS:
-        kind = network.model.kind
-        raise Refused(f"{folder} has a network of the kind {kind!r}; what can be exported is {', '.join(KINDS)}")
-    return Opened(network, {name: np.asarray(x, np.float32) for name, x in params.items()}, found.about)
+    return Opened(model, network.halting, {k: np.asarray(x, np.float32) for k, x in params.items()}, found.about)
 
 
 class Description(msgspec.Struct):
@@ -168,9 +174,8 @@ def export(options: argparse.Namespace) -> str:
     beside = out.with_name(out.name + ".json")
     check_out(out, beside)
     file = Path(options.checkpoint) if hasattr(options, "checkpoint") else None
-    network, params, about = open_run(Path(options.run), file)
-    model: Any = network.model
-    exit = make_exit(options, network.halting)
+    model, halting, params, about = open_run(Path(options.run), file)
+    exit = make_exit(options, halting)
     check_installed(format)
     module: Any = importlib.import_module(f"tasks.export.{'onnx_file' if format == 'onnx' else format}")
     description = {

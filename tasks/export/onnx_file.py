@@ -16,24 +16,17 @@ from onnx import helper
 from ponder_ref.models.rnn import Rnn
 from ponder_ref.sampling import MASK, PARITY, ROTATIONS
 from tasks.export.graph import Carried, Graph, Start, dtype_code, info
-from tasks.export.policy import Exit, answer_shape, port
+from tasks.export.policy import Exit, check_written, port, ports
 
+POLICIES = ("sample", "quantile", "fixed", "expected")  # those that are written here
 OPSET, IR_VERSION = 18, 9  # 18 is the first with bitwise operators; 9 is the format that came with it
 BLOCK = 16  # steps whose uniforms are made together: a runtime's price is by the node, and Threefry has many
+PORTS = (port("seed", "uint64"), "int64", "int64")
 F, I = np.float32, np.int64  # noqa: E741
 
 
-def ports(model: Rnn, exit: Exit) -> dict[str, Any]:
-    """Inputs and outputs of the graph, in order."""
-    inputs = [port("x", "float32", "batch", model.inputs)]
-    if exit.policy == "sample":
-        inputs += [port("seed", "uint64"), port("example_ids", "int64", "batch")]
-    outputs = [port("y_hat", "float32", *answer_shape(model, "batch")), port("steps", "int64", "batch")]
-    return {"inputs": inputs, "outputs": [*outputs, port("iterations", "int64")]}
-
-
 def about(model: Rnn, exit: Exit) -> dict[str, Any]:
-    return {"format": "onnx", "opset": OPSET, "ir_version": IR_VERSION} | ports(model, exit)
+    return {"format": "onnx", "opset": OPSET, "ir_version": IR_VERSION} | ports(model, exit, *PORTS)
 
 
 def key_schedule(g: Graph, seed: str) -> list[tuple[str, str]]:
@@ -166,6 +159,7 @@ class Step:
 
 def write(model: Rnn, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
     """The file: inputs and outputs as `ports` has them, the description as JSON in the metadata under "pondernet"."""
+    check_written(exit, POLICIES, "onnx")
     g = Graph()
     step = Step(g, model, params, exit)
     last = g.loop(exit.max_steps, step.start(g, model.hidden), step)
@@ -177,7 +171,7 @@ def write(model: Rnn, params: Mapping[str, np.ndarray], exit: Exit, description:
     g.rename(last["iterations"], "iterations")
     inputs, outputs = (
         [info(each["name"], each["dtype"], tuple(each["shape"])) for each in group]
-        for group in ports(model, exit).values()
+        for group in ports(model, exit, *PORTS).values()
     )
     graph = helper.make_graph(g.nodes, "ponder", inputs, outputs, list(g.constants.values()))
     made = helper.make_model(

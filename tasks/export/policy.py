@@ -17,6 +17,7 @@ from ponder_ref import checks
 from ponder_ref.checks import check_choice
 from ponder_ref.exits import POLICIES
 from ponder_ref.models.rnn import Rnn
+from ponder_ref.runtime.errors import Refused
 
 MOST_STEPS = 2**16 - 1  # what the counter of S2 has room for
 
@@ -45,6 +46,12 @@ class Exit:
         return {"name": self.policy, "max_steps": self.max_steps} | {name: getattr(self, name) for name in own}
 
 
+def check_written(exit: Exit, policies: tuple[str, ...], format: str) -> None:
+    """Refuses a policy that the exporter of a format does not write, though `predict` has it."""
+    if exit.policy not in policies:
+        raise Refused(f"--policy {exit.policy} cannot be exported to {format}; what can be is {', '.join(policies)}")
+
+
 def answer_shape(model: Rnn, batch: Any) -> tuple[Any, ...]:
     """The shape of a prediction: no last axis where there is one output (M8)."""
     return (batch,) if model.outputs == 1 else (batch, model.outputs)
@@ -53,3 +60,11 @@ def answer_shape(model: Rnn, batch: Any) -> tuple[Any, ...]:
 def port(name: str, dtype: str, *shape: Any) -> dict[str, Any]:
     """An input or output, as the description of a file has it."""
     return {"name": name, "dtype": dtype, "shape": list(shape)}
+
+
+def ports(model: Rnn, exit: Exit, seed: dict[str, Any], ids: str, counts: str) -> dict[str, Any]:
+    """Inputs and outputs of a file, in order: the port of its seed, the dtypes of ids and of numbers of steps."""
+    drawn = [seed, port("example_ids", ids, "batch")] if exit.policy == "sample" else []
+    outputs = [port("y_hat", "float32", *answer_shape(model, "batch")), port("steps", counts, "batch")]
+    inputs = [port("x", "float32", "batch", model.inputs), *drawn]
+    return {"inputs": inputs, "outputs": [*outputs, port("iterations", counts)]}

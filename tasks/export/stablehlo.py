@@ -13,22 +13,15 @@ from jax.nn import log_sigmoid, sigmoid
 from ponder_jax import rnn_initial_state, rnn_project, rnn_readout, rnn_transition
 from ponder_jax.sampling import threefry2x32
 from ponder_ref.models.rnn import Rnn
-from tasks.export.policy import Exit, answer_shape, port
+from tasks.export.policy import Exit, answer_shape, check_written, port, ports
 
+POLICIES = ("sample", "quantile", "fixed", "expected")  # those that are written here
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-
-
-def ports(model: Rnn, exit: Exit) -> dict[str, Any]:
-    """Arguments and results of the program, in order. Without x64 JAX has no 64-bit integers."""
-    inputs = [port("x", "float32", "batch", model.inputs)]
-    if exit.policy == "sample":
-        inputs += [port("seed", "uint32", 2), port("example_ids", "uint32", "batch")]
-    outputs = [port("y_hat", "float32", *answer_shape(model, "batch")), port("steps", "int32", "batch")]
-    return {"inputs": inputs, "outputs": [*outputs, port("iterations", "int32")]}
+PORTS = (port("seed", "uint32", 2), "uint32", "int32")  # without x64 JAX has no 64-bit integers
 
 
 def about(model: Rnn, exit: Exit) -> dict[str, Any]:
-    return {"format": "stablehlo", "jax": jax.__version__, "platforms": list(PLATFORMS)} | ports(model, exit)
+    return {"format": "stablehlo", "jax": jax.__version__, "platforms": list(PLATFORMS)} | ports(model, exit, *PORTS)
 
 
 class Carry(NamedTuple):
@@ -117,12 +110,13 @@ def program(model: Rnn, params: Mapping[str, Any], exit: Exit):
 
 def write(model: Rnn, params: Mapping[str, np.ndarray], exit: Exit, description: Mapping[str, Any]) -> bytes:
     """The file: a program for any batch and platform, its arguments and results as `ports` has them."""
+    check_written(exit, POLICIES, "stablehlo")
     del description  # the format has no place for it
     weights = {name: jnp.asarray(value, jnp.float32) for name, value in params.items()}
     (batch,) = jax.export.symbolic_shape("batch")
     arguments = [
         jax.ShapeDtypeStruct(tuple(batch if axis == "batch" else axis for axis in each["shape"]), each["dtype"])
-        for each in ports(model, exit)["inputs"]
+        for each in ports(model, exit, *PORTS)["inputs"]
     ]
     made = jax.export.export(jax.jit(program(model, weights, exit)), platforms=PLATFORMS)(*arguments)
     return bytes(made.serialize())

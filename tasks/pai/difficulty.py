@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from ponder_ref.runtime.errors import Refused, one_sentence
+from ponder_ref.runtime.errors import one_sentence
 from ponder_ref.runtime.values import Integer
 from tasks.batches import EVAL_BATCH
 from tasks.config import MAX_SEED
-from tasks.flags import Parser
+from tasks.flags import Parser, flag_value
 from tasks.pai.data import Data
 from tasks.pai.images import CLASSES, POOLS, Images
 from tasks.pai.layout import take
@@ -187,14 +187,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     p.add_argument("--quick", action="store_true", help="fewer images and queries")
     p.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     options = p.parse(arguments)
-    values = {}
-    for name, numbers in (("seed", Integer(0, MAX_SEED)), ("length", Integer(LENGTHS[0], LENGTHS[-1]))):
-        values[name] = numbers.parse(getattr(options, name))
-        try:
-            numbers.check(f"--{name}", values[name])
-        except ValueError as error:
-            raise Refused(str(error)) from None
-    found = measure(**values, quick=options.quick)
+    ranges = {"seed": Integer(0, MAX_SEED), "length": Integer(LENGTHS[0], LENGTHS[-1])}
+    found = measure(**{name: flag_value(options, name, of) for name, of in ranges.items()}, quick=options.quick)
     print(json.dumps(found) if options.json else report(found))
     return 0
 

@@ -150,8 +150,8 @@ class Released:
 
     What is checked when: the names of the files at once, in all splits that are there. When a split is first used, the
     framing of its records (their lengths with checksums, and that the file has as many bytes), and everything in the
-    first and the last record of each file. In every other record everything when it is first used: checksums of all
-    data would take a quarter of a minute a gigabyte. A training opens all splits before it begins (`check`), so that it
+    first and the last record of each file. In every other record everything when it is first used: to read
+    all of many gigabytes first would take long. A training opens all splits before it begins (`check`), so that it
     does not end for want of test files; an evaluation needs those of its split alone.
     """
 

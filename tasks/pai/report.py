@@ -50,12 +50,10 @@ def draw_types(record: dict[str, Any], length: int, path: Path) -> Path:
     names, _, accuracy, steps = zip(*rows_of(record["levels"], length), strict=True)
     figure, (top, bottom) = pyplot().subplots(2, 1, figsize=(5.5, 4.5), sharex=True)
     top.bar(names, [100 * value for value in accuracy], color=COLOURS[0])
-    top.set_ylim(0, 103)
+    top.set(ylabel="accuracy, %", ylim=(0, 103))
     chance_line(top, 50)
-    top.set_ylabel("accuracy, %")
     bottom.bar(names, steps, color=COLOURS[1])
-    bottom.set_ylabel("mean steps")
-    bottom.set_xlabel("query")
+    bottom.set(ylabel="mean steps", xlabel="query")
     return save(figure, path)
 
 
@@ -73,10 +71,9 @@ def draw_course(records: list[dict[str, Any]], length: int, path: Path) -> Path:
         top.plot(updates, values[:, 2], color=colour, label=name)
         bottom.plot(updates, values[:, 3], color=colour)
     chance_line(top, 0.5)
-    top.set_ylabel("expected accuracy")
+    top.set(ylabel="expected accuracy")
     top.legend(ncols=3)
-    bottom.set_ylabel("expected steps")
-    bottom.set_xlabel("updates")
+    bottom.set(ylabel="expected steps", xlabel="updates")
     return save(figure, path)
 
 

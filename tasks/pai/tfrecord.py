@@ -17,7 +17,6 @@ import numpy as np
 from ponder_ref.checks import quoted
 from ponder_ref.runtime import files
 from ponder_ref.runtime.errors import Refused
-from tasks.pai.crc32c import masked_bytes
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 FLOATS, INTEGERS = 2, 3  # fields of a Feature
@@ -25,6 +24,19 @@ FLOATS, INTEGERS = 2, 3  # fields of a Feature
 
 class Malformed(ValueError):
     """A message that cannot be parsed; the sentence says where."""
+
+
+def masked_bytes(data: bytes) -> bytes:
+    """The checksum as TFRecord writes it: CRC-32C turned right by 15 bits, plus a constant."""
+    try:
+        from google_crc32c import value
+    except ModuleNotFoundError:
+        raise Refused(
+            "released files need 'google-crc32c', which is not installed: "
+            "pip install -e '.[tasks]' in a clone of pondernet installs it"
+        ) from None
+    crc = value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tasks.batches import ranks
+
 SEQUENCES = 16
 LENGTHS = (3, 4, 5)
 OTHER = "other"  # what queries are called that are of no known type
@@ -120,10 +122,8 @@ def distinct(random: np.ndarray, size: int) -> np.ndarray:
 
 
 def permutation(random: np.ndarray) -> np.ndarray:
-    """Orders 0..n−1 by words `[..., n]`, whose lowest bits are first replaced by the place: no two are equal."""
-    count = random.shape[-1]
-    free = np.uint32((1 << (count - 1).bit_length()) - 1)
-    return np.argsort((random & ~free) | np.arange(count, dtype=np.uint32), axis=-1)
+    """Orders 0..n−1 by words `[..., n]`."""
+    return np.argsort(ranks(random), axis=-1)
 
 
 def word_count(length: int) -> int:

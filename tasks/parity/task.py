@@ -13,20 +13,13 @@ import numpy as np
 
 from ponder_ref.base import Batch
 from ponder_ref.models.rnn import Rnn
-from tasks.batches import STREAMS, example_ids, words
+from tasks.batches import STREAMS, example_ids, ranks, words
 from tasks.contracts import Task
 from tasks.parity.settings import PRESETS, ParityConfig
 
 
-def ranks(entries: np.ndarray) -> np.ndarray:
-    """The rank of each entry, `[..., bits]` uint32, from its word: no two of an example are equal."""
-    bits = entries.shape[-1]
-    free = np.uint32((1 << (bits - 1).bit_length()) - 1)  # the lowest bits are the entry's number
-    return (entries & ~free) | np.arange(bits, dtype=np.uint32)
-
-
 def make_inputs(random: np.ndarray, bits: int, ones: tuple[int, int | np.ndarray], positions: str) -> np.ndarray:
-    """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint32 (spec tasks.md, "Examples").
+    """Inputs `[..., bits]` in {−1, 0, 1}, int8, from words `[..., 1 + bits]` uint32 (spec annex/tasks.md, "Examples").
 
     The first word of an example gives k, the number of non-zeros, in the range `ones`, whose upper end may be an array
     that goes with the words. Word i of the others gives entry i its sign (lowest bit) and its rank: the k entries of
@@ -53,7 +46,7 @@ def turn_one(inputs: np.ndarray, random: np.ndarray) -> np.ndarray:
 
 
 def targets_of(inputs: np.ndarray) -> np.ndarray:
-    """1 where the number of +1 entries is odd, `[...]` for inputs `[..., bits]` (spec tasks.md, "Examples").
+    """1 where the number of +1 entries is odd, `[...]` for inputs `[..., bits]` (spec annex/tasks.md, "Examples").
 
     >>> int(targets_of(np.array([1, -1])))
     1

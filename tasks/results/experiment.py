@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ponder_ref.runtime.errors import Refused
+from ponder_ref.runtime.errors import Refused, shell_word
 from tasks import history
 from tasks.history import History
 from tasks.registry import task_class
@@ -149,8 +149,8 @@ def commands(experiment: Experiment) -> list[str]:
             last = [run.last_update for run in group]
             seen = f"{each(last)} updates, {each([update * first.config.batch_size for update in last])} examples"
             seen = seen if stop is None else f"stopped after {seen}"
-            start = begun_with(experiment, group)
-            lines.append(f"- {label}: `{made} --out {folder}`, seeds {seeds}{start}; {seen}; {duration(group, last)}")
+            made, start = f"{made} --out {shell_word(folder)}", begun_with(experiment, group)
+            lines.append(f"- {label}: `{made}`, seeds {seeds}{start}; {seen}; {duration(group, last)}")
     return lines
 
 

@@ -20,12 +20,21 @@ def load(path: str | Path, *, build: Callable | None = None) -> "PonderNet":
       path: the folder of a run, a folder that `net.save` wrote on any backend, or a file of one.
       build: `build(problem) -> PonderNet`, for a network of somebody's own (`ponder_ref.runtime.network.Problem`).
 
+    Parameters have the dtype of the file, in which half precision is float32; those that `build` made in half precision
+    keep it. float64 needs JAX_ENABLE_X64=1.
+
     ValueError if there is no such network, or it is damaged.
     """
     from ponder_jax.models import net_of
     from ponder_ref.runtime.saved import load_net
 
-    return load_net(path, build, net_of, put_variables)
+    def put(net: "PonderNet", params: Mapping[str, np.ndarray], rest: Mapping[str, np.ndarray]) -> None:
+        dtypes = {x.dtype.name for x in (*params.values(), *rest.values())}
+        if "float64" in dtypes and not jax.config.jax_enable_x64:  # type: ignore
+            raise ValueError("it holds float64, for which JAX needs JAX_ENABLE_X64=1 in the environment")
+        put_variables(net, params, rest)
+
+    return load_net(path, build, net_of, put)
 
 
 def put_variables(net: "PonderNet", params: Mapping[str, np.ndarray], rest: Mapping[str, np.ndarray]) -> None:

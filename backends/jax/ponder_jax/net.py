@@ -27,15 +27,25 @@ def is_key(x: jax.Array) -> bool:
     return jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
+def is_half(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
+
+
 def as_array(x: jax.Array) -> np.ndarray:
-    """A variable's array; of random keys their data."""
-    return np.array(jax.random.key_data(x) if is_key(x) else x, order="C")
+    """A variable's array; of random keys their data, of half precision (NumPy lacks bfloat16) float32."""
+    array = np.array(jax.random.key_data(x) if is_key(x) else x, order="C")
+    return array.astype(np.float32) if is_half(array) else array
 
 
 def as_variable(array: np.ndarray, like: jax.Array, dtype: str | None = None) -> jax.Array:
-    """The array as a variable's: random keys of their data, floats in a dtype if one is given."""
+    """The array as a variable's: random keys of their data, floats in a dtype if one is given.
+
+    Else a variable of half precision keeps its own dtype.
+    """
     if is_key(like):
         return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(like))
+    if dtype is None and is_half(like):
+        return jnp.asarray(array).astype(like.dtype)
     return jnp.asarray(array, dtype if jnp.issubdtype(array.dtype, jnp.floating) else None)
 
 
@@ -104,6 +114,12 @@ class PonderNet(PonderModule, nnx.Module):
         By the step's own fast unroll where it has one; else step by step.
         """
         return self._ponder(x, max_steps, self.method, epsilon)
+
+    def _check_unrolled(self, found: Any, max_steps: int) -> None:
+        super()._check_unrolled(found, max_steps)
+        _, z, _, lengths = found
+        if not isinstance(lengths, Tracer) and ((lengths < 1) | (lengths > len(z))).any():
+            raise ValueError(f"lengths of an unroll must be 1 to its {len(z)} steps, got {lengths}")
 
     def _step_by_step(self, x: Any, **options: Any) -> Pondered:
         x, state = self.start(x)

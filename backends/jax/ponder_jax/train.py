@@ -33,7 +33,8 @@ def make_trainer(
 ) -> "Trainer":
     """The trainer of a network that is described; `build(problem) -> PonderNet` makes one of somebody's own.
 
-    Threads and float64 are settings of the whole process in JAX: they are made here, before JAX computes anything.
+    Threads and float64 are settings of the whole process in JAX, and stay so: one thread is added to XLA_FLAGS of the
+    environment, which counts if JAX has not computed anything yet; float64 sets jax_enable_x64. `Trainer` sets neither.
     """
     if threads == 1:
         flags = os.environ.get("XLA_FLAGS", "")
@@ -64,7 +65,7 @@ def measure(net: PonderNet, output: str, out: Pondered, targets, weights) -> dic
         steps = expected_steps(out.log_p)
     run: Any = out.lengths.max()
     if hasattr(net.step, "steps_run"):
-        run = net.step.steps_run(run, len(out.y_hat))  # type: ignore[attr-defined]
+        run = net.step.steps_run(run, 1 if net.method == "once" else net.max_steps)  # type: ignore[attr-defined]
     return {
         "accuracy": weighted_mean(accuracy, weights),
         "expected_steps": weighted_mean(steps, weights),
@@ -154,7 +155,7 @@ class Trainer:
 
     def unroll(self, state: TrainState, inputs: Any, *, max_steps: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Predictions `[N, batch, ...]` and halting logits `[N, batch]` of all steps, for evaluation."""
-        steps = max_steps or self.net.max_steps
+        steps = self.net.max_steps if max_steps is None else max_steps
         y_hat, z = self._unroll(state.params, state.rest, self._cast(inputs), max_steps=steps)
         return np.asarray(y_hat), np.asarray(z)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ponder_ref import checks, exits
+from ponder_ref import checks
 from ponder_ref.base import ExitRule, Predicted, Trace
 from ponder_ref.trees import check_alike, leaves_of, map_tree
 from ponder_torch.arrays import as_float, expand_right
@@ -203,7 +203,7 @@ def predict(
       Predicted, in the order of the examples. `rows` is the sum of the steps, if `slots` are given.
     """
     rule = ExitRule(policy, max_steps, seed, draw, q, epsilon, min_steps, remainder)
-    checks.check_exit(rule, exits.POLICIES)
+    checks.check_exit(rule, tuple(POLICIES))
     example_ids = None if example_ids is None else torch.as_tensor(example_ids)
     named = [*(("x", leaf) for leaf in leaves_of(x)), *(("state", leaf) for leaf in leaves_of(state))]
     count = checks.check_examples(named, example_ids, slots)

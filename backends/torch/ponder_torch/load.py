@@ -23,8 +23,9 @@ def load(path: str | Path, *, build: Callable | None = None) -> PonderNet:
     from ponder_ref.runtime.saved import load_net  # needs what only files need
 
     def put(net: PonderNet, params: Mapping[str, np.ndarray], rest: Mapping[str, np.ndarray]) -> None:
-        if net.settings is not None:  # in the dtype of its training; what is somebody's own has its own dtypes
-            net.to(getattr(torch, next(iter(params.values())).dtype.name))
+        dtypes = {x.dtype.name for x in params.values() if x.dtype.name in checks.FLOATS}
+        if len(dtypes) == 1:  # that of its training; where somebody's own network has several, they are as built
+            net.to(getattr(torch, dtypes.pop()))
         put_variables(net, params, rest)
 
     return load_net(path, build, net_of, put)

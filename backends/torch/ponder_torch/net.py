@@ -74,12 +74,26 @@ class PonderNet(PonderModule, nn.Module):
         self.log_prior: torch.Tensor | None
         self.register_buffer("log_prior", log_prior, persistent=False)
 
+    def _apply(self, *args: Any, **options: Any) -> "PonderNet":
+        """Casts and moves the module as any other; but the prior keeps its precision, as a named one does."""
+        prior = self.log_prior
+        super()._apply(*args, **options)
+        if prior is not None and self.log_prior is not None and self.log_prior.dtype != prior.dtype:
+            self.log_prior = prior.to(self.log_prior.device)
+        return self
+
     def forward(self, x: Any, *, max_steps: int | None = None, epsilon: float | None = AS_BUILT) -> Pondered:
         """Ponders over a batch; `max_steps` and `epsilon` stand in for the module's own, as in evaluation.
 
         By the step's own fast unroll where it has one; else step by step.
         """
         return self._ponder(x, max_steps, self.method, epsilon)
+
+    def _is_changed(self) -> bool:
+        step: Any = self.step
+        hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+        replaced = {"forward", "__call__", "project", "initial_state"} & getattr(step, "__dict__", {}).keys()
+        return bool(replaced) or any(getattr(step, name, None) for name in hooks)
 
     def _step_by_step(self, x: Any, **options: Any) -> Pondered:
         return pondering.ponder(self.step, *self.start(x), **options)
@@ -100,7 +114,8 @@ class PonderNet(PonderModule, nn.Module):
         return predict(self.step, *self.start(x), **{**own, **options})
 
     def log_prior_over(self, steps: int, like: torch.Tensor) -> torch.Tensor:
-        return super().log_prior_over(steps, like).to(like.device)
+        dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+        return super().log_prior_over(steps, like).to(like.device, dtype)
 
     def variables(self) -> tuple[Tensors, Tensors]:
         """Parameters and buffers by name; what is tied counts once."""

@@ -1,8 +1,9 @@
-"""Defects of the Universal Transformer (spec M9)."""
+"""Defects of the Transformers of bAbI (spec M9) and of paired associative inference (M10)."""
 
 import numpy as np
 
 from ponder_ref.conformance.mutants.base import Mutant, detach
+from ponder_ref.models import pairs
 from ponder_ref.models import transformer as right
 
 
@@ -48,16 +49,70 @@ def _detached_words(params, words):
     return right.transformer_encode({**params, "embed.words": detach(params["embed.words"])}, words)
 
 
+def _one_application(params, h, tokens, step, *, heads, kept=None, dropout=0.0):
+    return pairs.pairs_decode(params, h, tokens, 1, heads=heads, kept=kept, dropout=dropout)
+
+
+def _memory_not_normed(params, h, tokens, step, *, heads, kept=None, dropout=0.0):
+    """The memory's norm is the tokens' own."""
+    swapped = {f"decoder.memory.{part}": params[f"decoder.norm1.{part}"] for part in ("scale", "bias")}
+    return pairs.pairs_decode({**params, **swapped}, h, tokens, step, heads=heads, kept=kept, dropout=dropout)
+
+
+def _earlier_forgotten(params, h, step, *, heads, earlier=None, kept=None, dropout=0.0):
+    kept = None if kept is None else np.asarray(kept)[..., -h.shape[-2] :]
+    return pairs.pairs_transition(params, h, step, heads=heads, kept=kept, dropout=dropout)
+
+
+def _earlier_attached(params, h, step, *, heads, earlier=None, kept=None, dropout=0.0):
+    """A gradient flows through the states of the step before."""
+    added = pairs.signal(params, "encoder", step)
+    seen = None if earlier is None else pairs.layer_norm(params, "encoder.norm1", earlier + added)
+    return pairs.block(params, "encoder", h + added, seen, heads=heads, kept=kept, dropout=dropout)
+
+
+def _order_lost(params, images, rows):
+    """First and second image of a pair are taken for each other."""
+    return pairs.pairs_encode(params, images, np.sort(rows, axis=-1))
+
+
+def _points_at_the_left(params, tokens):
+    return pairs.pairs_readout(params, tokens[..., [0, 1, 1], :])
+
+
+def _detached_images(params, images, query):
+    return pairs.pairs_query({**params, "embed.images": detach(params["embed.images"])}, images, query)
+
+
+def _product_with_all(params, images, query):
+    """Images are taken by a product with ones and zeros, in which 0·NaN is NaN."""
+    embedded = pairs.layer_norm(params, "embed.norm", images @ params["embed.images"])
+    chosen = np.asarray(query)[..., None] == np.arange(images.shape[-2])
+    return chosen.astype(float) @ embedded + params["embed.roles"]
+
+
+OF_STORIES = (
+    ("padding-attended", "padding rows are keys", {"transformer_transition": _padding_is_attended}),
+    ("dropout-not-scaled", "what is left is not divided by 1 − rate", {"transformer_transition": _not_scaled}),
+    ("step-signals-run-out", "no signal beyond the last", {"transformer_transition": _signals_run_out}),
+    ("one-head", "one head of the whole width", {"transformer_transition": _one_head}),
+    ("positions-from-the-front", "positions count from the front", {"transformer_encode": _counted_from_the_front}),
+    ("answer-of-the-mean", "the answer is read from the mean of all rows", {"transformer_readout": _averaged}),
+    ("bag-of-words", "the order of words is lost", {"transformer_encode": _bag_of_words}),
+    ("words-detached", "no gradient into the words", {"transformer_encode": _detached_words}),
+)
+OF_PAIRS = (
+    ("decoder-applied-once", "the decoder is applied once at every step", {"pairs_decode": _one_application}),
+    ("memory-norm-shared", "states are normed as tokens are", {"pairs_decode": _memory_not_normed}),
+    ("earlier-forgotten", "the states of the step before are not seen", {"pairs_transition": _earlier_forgotten}),
+    ("earlier-attached", "the states of the step before have a gradient", {"pairs_transition": _earlier_attached}),
+    ("pairs-without-order", "the order of a pair is lost", {"pairs_encode": _order_lost}),
+    ("cue-points-left", "the right image is not looked at", {"pairs_readout": _points_at_the_left}),
+    ("slots-all-mixed", "slots that nobody names reach the query", {"pairs_query": _product_with_all}),
+    ("query-detached", "no gradient from the query into the embedding", {"pairs_query": _detached_images}),
+)
 MUTANTS = tuple(
-    Mutant(name, defect, "M9", replaced)
-    for name, defect, replaced in (
-        ("padding-attended", "padding rows are keys", {"transformer_transition": _padding_is_attended}),
-        ("dropout-not-scaled", "what is left is not divided by 1 − rate", {"transformer_transition": _not_scaled}),
-        ("step-signals-run-out", "no signal beyond the last", {"transformer_transition": _signals_run_out}),
-        ("one-head", "one head of the whole width", {"transformer_transition": _one_head}),
-        ("positions-from-the-front", "positions count from the front", {"transformer_encode": _counted_from_the_front}),
-        ("answer-of-the-mean", "the answer is read from the mean of all rows", {"transformer_readout": _averaged}),
-        ("bag-of-words", "the order of words is lost", {"transformer_encode": _bag_of_words}),
-        ("words-detached", "no gradient into the words", {"transformer_encode": _detached_words}),
-    )
+    Mutant(name, defect, requirement, replaced)
+    for requirement, rows in (("M9", OF_STORIES), ("M10", OF_PAIRS))
+    for name, defect, replaced in rows
 )

@@ -1,8 +1,7 @@
 """What is asked of those who carry things: tasks 2, 3 and 5 to 8 (the world is in `carrying.py`)."""
 
 from tasks.babi.draws import Draws
-from tasks.babi.stories import Story
-from tasks.babi.worlds.carrying import Action, Asked, Rules, tell
+from tasks.babi.worlds.carrying import Action, Asked, Rules
 from tasks.babi.worlds.telling import HOUSE
 
 FRIENDS = ("Mary", "Fred", "Bill", "Jeff")  # of task 5, in the order in which they are given to
@@ -138,9 +137,6 @@ class Counting(Rules):
             self.lines.setdefault(action.to, []).append(action.line)
             self.things.setdefault(action.to, []).append(action.thing)
 
-    def allows(self, action: Action) -> bool:
-        return action.kind != "move"
-
     def question(self, action: Action, draws: Draws) -> Asked:
         person = action.person
         count = COUNTS[len(self.things[person])]
@@ -160,35 +156,8 @@ class Lists(Rules):
             self.lines.setdefault(action.person, {}).setdefault(action.thing, []).append(action.line)
             self.holds.setdefault(action.person, set()).symmetric_difference_update({action.thing})
 
-    def allows(self, action: Action) -> bool:
-        return action.kind != "move"
-
     def question(self, action: Action, draws: Draws) -> Asked:
         person = action.person
         things = self.lines[person]
         answer = ",".join(thing for thing in things if thing in self.holds[person]) or "nothing"
         return f"What is {person} carrying?", answer, tuple(line for lines in things.values() for line in lines)
-
-
-def two_facts(draws: Draws) -> Story:
-    return tell(draws, TwoFacts())
-
-
-def three_facts(draws: Draws) -> Story:
-    return tell(draws, ThreeFacts())
-
-
-def three_arguments(draws: Draws) -> Story:
-    return tell(draws, ThreeArguments())
-
-
-def yes_no(draws: Draws) -> Story:
-    return tell(draws, YesNo())
-
-
-def counting(draws: Draws) -> Story:
-    return tell(draws, Counting())
-
-
-def lists(draws: Draws) -> Story:
-    return tell(draws, Lists())

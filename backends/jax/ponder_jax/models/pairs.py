@@ -202,7 +202,7 @@ def lengths_of(z: jax.Array, rule: HaltRule | None) -> jax.Array:
 def pairs_unroll(
     model: PairTransformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: HaltRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens (no gradient) and Nᵢ.
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the query's last tokens and Nᵢ.
 
     With a rule the steps are run stage by stage; those of stages that nobody needs are 0.
     """
@@ -227,7 +227,7 @@ def pairs_unroll(
         first = last + 1
     y_hat, z, decoded = (jnp.concatenate(part) for part in zip(*parts, strict=True))
     lengths = lengths_of(z, rule)
-    state = jnp.take_along_axis(jax.lax.stop_gradient(decoded), lengths[None, :, None, None] - 1, 0)[0]
+    state = jnp.take_along_axis(decoded, lengths[None, :, None, None] - 1, 0)[0]
     return y_hat, z, state, lengths
 
 
@@ -282,7 +282,7 @@ class Step(CanonicalStep):
         return y_hat, {**({} if earlier is None else {"earlier": state["h"]}), "h": h, "n": n}, z
 
     def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> tuple | None:
-        """All steps, or stage by stage; the state is the query's tokens, `[b, 3, embedding]`, and has no gradient."""
+        """All steps, or stage by stage; the state is what the decoder made of the query, `[b, 3, embedding]`."""
         return pairs_unroll(self.settings, self.params(), x, max_steps, rule)
 
     def steps_run(self, longest: jax.Array, max_steps: int) -> jax.Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 
 from ponder_jax.arrays import in_shard_map
 from ponder_jax.models import CanonicalStep
@@ -61,9 +62,10 @@ class Step(CanonicalStep):
         return y_hat, h, z
 
     def unroll(self, x: jax.Array, max_steps: int, rule: HaltRule | None) -> tuple | None:
-        """All steps as one loop with a gradient of its own (reverse mode alone); the state has no gradient.
+        """All steps as one loop with a gradient of its own, of any order, in reverse mode alone.
 
-        None inside a `shard_map`, and for batches of several axes: then the steps are run one by one.
+        JAX refuses forward mode here (`jax.jvp`, `jax.hessian`): `ponder(net.step, *net.start(x), ...)` has it, which
+        runs the steps one by one. None inside a `shard_map`, and for batches of several axes: then that is done, too.
         """
         if x.ndim != 2 or in_shard_map():
             return None
@@ -75,25 +77,20 @@ class Step(CanonicalStep):
 def rnn_unroll(
     params: Params, projected: jax.Array, max_steps: int, rule: HaltRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, last states (no gradient) and Nᵢ, of `[batch, hidden]`.
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the states after step Nᵢ and Nᵢ, of `[batch, hidden]`.
 
     After a rule has let all examples go, predictions and logits are zeros.
     """
     weights = jnp.concatenate([params["output.w"], params["halt.w"]], 1)
     bias = jnp.concatenate([params["output.b"], params["halt.b"]])
     results: Any = _unroll(max_steps, rule, params["rnn.w_h"], weights, bias, projected)
-    both, states, lengths = results
-    last = jnp.take_along_axis(jax.lax.stop_gradient(states), lengths[None, :, None] - 1, 0)[0]
-    return both[..., :-1], both[..., -1], last, lengths
+    both, state, lengths, *_ = results
+    return both[..., :-1], both[..., -1], state, lengths
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
 def _unroll(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projected) -> Any:
-    return _forward(max_steps, rule, w_h, weights, bias, projected)[0]
-
-
-def _forward(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projected):
-    """All steps, or those until every example has had enough: `count` of them."""
+    """All steps, or those until every example has had enough: `count` of them. Also the states, for the gradient."""
     batch, hidden = projected.shape
 
     def going_on(carry):
@@ -122,26 +119,41 @@ def _forward(max_steps: int, rule: HaltRule | None, w_h, weights, bias, projecte
     first = note(jnp.int32(0), jnp.tanh(projected), *nothing)  # no product: h₀ is 0
     count, _, both, states, _, lengths = jax.lax.while_loop(going_on, body, first)
     lengths = jnp.where(lengths > 0, lengths, max_steps)
-    return (both, states, lengths), (w_h, weights, states, count)
+    state = jnp.take_along_axis(states, lengths[None, :, None] - 1, 0)[0]
+    return both, state, lengths, states, count
+
+
+def _forward(max_steps: int, rule: HaltRule | None, *inputs):
+    inputs = tuple(each.value for each in inputs)
+    results: Any = _unroll(max_steps, rule, *inputs)  # by itself: a gradient of a gradient comes here, too
+    return results, (inputs, results[2:])
 
 
 def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
-    """∂L/∂(W_h, heads, projected) from ∂L/∂(predictions, logits): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²)."""
-    w_h, weights, states, count = kept
-    g = cotangents[0]
+    g, of_state, *_ = cotangents
+    g = jnp.zeros(g.shape, str(g.dtype)) if isinstance(g, SymbolicZero) else g
+    of_state = None if isinstance(of_state, SymbolicZero) else of_state  # if nobody uses it, a training pays nothing
+    return _gradients(*kept, g, of_state)
+
+
+@jax.custom_vjp
+def _gradients(inputs, found, g, of_state):
+    """∂L/∂(W_h, heads, projected): dₙ = (gₙ·Vᵀ + dₙ₊₁·W_hᵀ)·(1 − hₙ²), in the sum at n = Nᵢ also the state's."""
+    (w_h, weights, _, _), (lengths, states, count) = inputs, found
 
     def at(n):
         return (jax.lax.dynamic_index_in_dim(x, n, 0, keepdims=False) for x in (states, g))
 
-    def slope(g_n, back, h):
+    def slope(n, g_n, back, h):
         few = weights.shape[1] <= FEW
         spread = sum(g_n[:, i : i + 1] * w for i, w in enumerate(weights.T)) if few else g_n @ weights.T
+        back = back if of_state is None else back + jnp.where((lengths == n + 1)[:, None], of_state, 0)
         return (spread + back) * (1 - h * h)
 
     def body(carry):
         n, back, d_w_h, d_heads, d_projected = carry
         (h, g_n), (before, _) = at(n), at(n - 1)
-        d = slope(g_n, back, h)
+        d = slope(n, g_n, back, h)
         return n - 1, d @ w_h.T, d_w_h + before.T @ d, d_heads + g_n.T @ h, d_projected + d
 
     nothing = jnp.zeros_like(states[0])
@@ -149,7 +161,31 @@ def _backward(max_steps: int, rule: HaltRule | None, kept, cotangents):
     _, back, d_w_h, d_heads, d_projected = jax.lax.while_loop(lambda carry: carry[0] > 0, body, carry)
     # The first step is apart: nothing goes back from it, and h₀, which is 0, has no share in the weights' gradient.
     d_weights = (d_heads + g[0].T @ states[0]).T
-    return d_w_h, d_weights, g.sum((0, 1)), d_projected + slope(g[0], back, states[0])
+    return d_w_h, d_weights, g.sum((0, 1)), d_projected + slope(0, g[0], back, states[0])
 
 
-_unroll.defvjp(_forward, _backward)
+def _plain_gradients(inputs, found, g, of_state):
+    """What `_gradients` gives, by JAX's own gradient of a `scan`, so that it can be differentiated again."""
+    lengths, states, count = found
+
+    def run(w_h, weights, bias, projected):
+        def body(h, n):
+            h = jnp.tanh(projected + h @ w_h)
+            return h, (jnp.where(n < count, h @ weights + bias, 0), h)
+
+        _, (both, hs) = jax.lax.scan(body, jnp.zeros_like(projected), jnp.arange(len(states)))
+        return both, jnp.take_along_axis(hs, lengths[None, :, None] - 1, 0)[0]
+
+    pull = jax.vjp(run, *inputs)[1]
+    return pull((g, jnp.zeros_like(states[0]) if of_state is None else of_state))
+
+
+def _gradients_backward(given, cotangents):
+    inputs, found, g, of_state = given
+    pull = jax.vjp(lambda inputs, g, of_state: _plain_gradients(inputs, found, g, of_state), inputs, g, of_state)[1]
+    of_inputs, of_g, of_of_state = pull(cotangents)
+    return of_inputs, None, of_g, of_of_state  # the states are functions of the inputs, which have their share
+
+
+_unroll.defvjp(_forward, _backward, symbolic_zeros=True)
+_gradients.defvjp(lambda *given: (_gradients(*given), given), _gradients_backward)

@@ -153,7 +153,7 @@ def begin(
 def transformer_unroll(
     model: Transformer, params: Params, inputs: Mapping[str, jax.Array], max_steps: int, rule: HaltRule | None
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states (no gradient) and Nᵢ."""
+    """Predictions `[N, batch, outputs]`, logits `[N, batch]`, the questions' last states and Nᵢ."""
     buckets, h = begin(model, params, inputs, max_steps)
     batch, d = sum(b.size for b in buckets), model.embedding
     # Steps are run while an example has not had enough of them; without a rule always.
@@ -182,7 +182,7 @@ def transformer_unroll(
     states = jnp.concatenate([states, question[None]])
     lengths = jnp.where(carry[2] > 0, carry[2], max_steps)
     y_hat, z = read(params, states)
-    state = jnp.take_along_axis(jax.lax.stop_gradient(states), lengths[None, :, None] - 1, 0)[0]
+    state = jnp.take_along_axis(states, lengths[None, :, None] - 1, 0)[0]
     return y_hat, z, state, lengths
 
 
@@ -221,7 +221,7 @@ class Step(CanonicalStep):
         return y_hat, {"h": h, "n": n}, z
 
     def unroll(self, x: Any, max_steps: int, rule: HaltRule | None) -> tuple | None:
-        """All steps at once; the state is that of the question alone, `[b, embedding]`, and has no gradient."""
+        """All steps at once; the state is the question's alone, `[b, embedding]`: the last row of h step by step."""
         return transformer_unroll(self.settings, self.params(), as_buckets(x), max_steps, rule)
 
     def unroll_by(self, method: str, x: Any, *, max_steps: int, act_epsilon: float) -> Pondered:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd import forward_ad
 
 from ponder_ref.base import HaltRule
@@ -65,7 +66,7 @@ class Step(CanonicalStep):
         """As `ponder_ref.runtime.contracts.StepNetwork` says; None under transforms, and for half precision."""
         params = self.params()
         w_h = params["rnn.w_h"]
-        if _is_transformed(w_h) or x.ndim != 2 or w_h.dtype not in (torch.float32, torch.float64):
+        if _is_transformed(x, w_h) or x.ndim != 2 or w_h.dtype not in (torch.float32, torch.float64):
             return None
         weights = torch.cat([params["output.w"].T, params["halt.w"].T])  # `[out, in]`: thin products are faster so
         bias = torch.cat([params["output.b"], params["halt.b"]])
@@ -74,14 +75,23 @@ class Step(CanonicalStep):
         return (y_hat[..., 0] if self.settings.outputs == 1 else y_hat), z, state, lengths
 
 
-def _is_transformed(x: torch.Tensor) -> bool:
-    """Whether somebody looks at the operations: a compiler, a transform of torch.func, forward mode or autocast."""
+def _is_transformed(x: torch.Tensor, w: torch.Tensor) -> bool:
+    """Whether somebody looks at the operations: a compiler, a transform of torch.func, a mode, a tensor of another
+    type, forward mode or autocast."""
     return (
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()  # what autograd.Function asks itself
+        or not {type(x), type(w)} <= {torch.Tensor, torch.nn.Parameter}
+        or not _is_plain(x)
         or forward_ad._current_level >= 0
-        or torch.is_autocast_enabled(x.device.type)
+        or torch.is_autocast_enabled(w.device.type)
     )
+
+
+def _is_plain(x: torch.Tensor) -> bool:
+    """Whether it holds its numbers itself, and no mode (of fake tensors, say) stands between it and them."""
+    wrapped = torch._is_functional_tensor(x) or is_functorch_wrapped_tensor(x)  # type: ignore[reportPrivateImportUsage]
+    return not wrapped and torch._C._len_torch_dispatch_stack() == 0
 
 
 class _Waiting:
@@ -98,12 +108,14 @@ class _Buffer:
     """An uninitialised tensor that nothing outside this file ever sees; as the buffer is deleted it can be used again.
 
     An unroll's buffer belongs to its node of the graph. Nothing is written over that is still needed: neither by two
-    forwards before a backward, nor where a graph is kept.
+    forwards before a backward, nor where a graph is kept. Only plain tensors of the CPU wait: other devices have
+    allocators of their own, and streams between which a tensor must not pass.
     """
 
     def __init__(self, shape: tuple[int, ...], like: torch.Tensor):
-        self.kind = (shape, like.dtype, like.device)
-        for held in list(_WAITING):
+        self.kind = (shape, like.dtype)
+        self.waits = type(like) is torch.Tensor and like.device.type == "cpu" and _is_plain(like)
+        for held in list(_WAITING) if self.waits else ():
             if held.kind == self.kind:
                 with contextlib.suppress(ValueError):  # another thread has just taken it
                     _WAITING.remove(held)
@@ -112,7 +124,7 @@ class _Buffer:
         self.tensor = like.new_empty(shape)
 
     def __del__(self):
-        if not self.tensor.is_inference() and self.tensor.nbytes <= KEPT_BYTES:
+        if self.waits and not self.tensor.is_inference() and self.tensor.nbytes <= KEPT_BYTES:
             _WAITING.append(_Waiting(self.kind, self.tensor))
 
 
