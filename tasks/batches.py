@@ -6,7 +6,7 @@ go on at any update. Splits are streams of their own (spec annex/tasks.md, "Spli
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
@@ -53,13 +53,6 @@ def example_ids(split: str, indices: Sequence[int] | range, batch_size: int) -> 
     """Ids that count through a split, `[K, B]` int64; in evaluation a batch has EVAL_BATCH examples."""
     size = batch_size if split == "train" else EVAL_BATCH
     return np.asarray(indices, np.int64)[:, None] * size + np.arange(size)
-
-
-def map_tree(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """A tree of dicts, lists and tuples with fn of every leaf."""
-    if isinstance(tree, Mapping):
-        return {name: map_tree(fn, part) for name, part in tree.items()}
-    return [map_tree(fn, part) for part in tree] if isinstance(tree, list | tuple) else fn(tree)
 
 
 def stretches(start: int, total: int, *periods: int) -> Iterator[tuple[int, int]]:

@@ -24,7 +24,7 @@ class TrainingConfig(Optimiser, Halting):
     start: str | None = option(
         None,
         Text(off=True),
-        "run or checkpoint whose parameters it begins with; moments and rates begin anew",
+        "run or checkpoint whose parameters it begins with; moments and learning rates start from the beginning",
         group=TRAINING,
     )
     seed: int = option(0, Integer(0, MAX_SEED), "of everything drawn: parameters, data, sampled steps", group=TRAINING)

@@ -16,7 +16,8 @@ from ponder_ref.base import Batch
 from ponder_ref.models import Model
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.network import Network
-from tasks.batches import EVAL_BATCH, EvalBatch, map_tree
+from ponder_ref.trees import map_tree
+from tasks.batches import EVAL_BATCH, EvalBatch
 from tasks.config import TrainingConfig
 from tasks.views import Views
 

@@ -11,8 +11,9 @@ from ponder_ref.runtime.checkpoint import parameters
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.values import Choice, Integer, Number
+from ponder_ref.trees import map_tree
 from tasks import summary
-from tasks.batches import map_tree, prefetch
+from tasks.batches import prefetch
 from tasks.contracts import Task
 from tasks.flags import flag, flag_value, given, refuse, show
 from tasks.metrics import Exits, Tally

@@ -1,6 +1,6 @@
 """Settings (`ponder_ref.runtime.values`) as command-line flags and as JSON.
 
-From what a field says of itself come the flag, the check with its sentence, and the way to and from JSON. A value comes
+A field's declaration gives its flag, its check with an error message, and its form in JSON. A value comes
 from the flag, else from the preset, else from the field's default.
 """
 

@@ -21,9 +21,9 @@ from ponder_ref.checks import quoted
 from ponder_ref.runtime.contracts import Trainer
 from ponder_ref.runtime.errors import Refused, shell_word
 from ponder_ref.runtime.files import read_bytes
-from ponder_ref.runtime.network import Leaf, Network, Own, Problem
+from ponder_ref.runtime.network import Leaf, Network, Own, Problem, differing, from_plain, to_plain
 from ponder_ref.runtime.settings import Halting
-from tasks.batches import map_tree
+from ponder_ref.trees import map_tree
 from tasks.contracts import Task
 from tasks.flags import show
 
@@ -69,10 +69,9 @@ class Code:
             raise Refused(f"--model {self.given}: {self.path} has no function {self.function}")
         net = build(problem)
         found = getattr(net, "halting", None)  # of a PonderNet
-        for name, wanted in problem.halting.items() if isinstance(found, Halting) else ():
-            if (value := getattr(found, name)) != wanted:  # metrics and figures would be of another training
-                said = f"its PonderNet has {name} {show(value)}, and the run {show(wanted)}"
-                raise Refused(f"--model {self.given}: {said}: it should be PonderNet(step, ..., **problem.halting)")
+        for name, value, wanted in differing(found, problem.halting) if isinstance(found, Halting) else ():
+            said = f"its PonderNet has {name} {show(value)}, and the run {show(wanted)}"  # metrics would be of another
+            raise Refused(f"--model {self.given}: {said}: it should be PonderNet(step, ..., **problem.halting)")
         return net
 
     def said(self, error: BaseException) -> str:
@@ -105,11 +104,12 @@ def own_code(task: type[Task], options: argparse.Namespace, backend: str) -> Cod
 def describe(code: Code, task: Task) -> Network:
     """The network of this code for a task, as a run notes it."""
     first = task.batches("train", range(1))
+    leaves = map_tree(lambda x: Leaf(tuple(x.shape[2:]), x.dtype.name), task.plain(first.inputs))
     outputs, output = task.answer()
     own = Own(
         name=code.given,
         sha256="" if code.is_brought else code.sha256,
-        inputs=map_tree(lambda x: Leaf(tuple(x.shape[2:]), x.dtype.name), task.plain(first.inputs)),
+        inputs=from_plain(to_plain(leaves)),  # as it is read from a file later
         outputs=outputs,
         output=output,
         answers=tuple(first.targets.shape[2:]),

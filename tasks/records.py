@@ -7,6 +7,7 @@ finite is null in the file and NaN in memory.
 import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,6 @@ from msgspec import UNSET, UnsetType
 from ponder_ref.runtime.errors import Refused
 from ponder_ref.runtime.files import opened
 from ponder_ref.runtime.schemas import Count, Name, check_depth, check_text, checked, decoded
-from tasks.batches import map_tree
 
 METRICS, SESSIONS, EVALUATIONS = "metrics.jsonl", "sessions.jsonl", "evaluations.jsonl"
 MAX_LINE, MAX_BYTES = 2**22, 2**30
@@ -132,7 +132,7 @@ def read_records(path: Path) -> list[Record]:
             checked(record, schema, name)
             try:
                 check_depth(record)
-                records.append(map_tree(in_memory, record))
+                records.append(map_json(in_memory, record))
             except (OverflowError, ValueError) as error:
                 raise Refused(f"{name}: {error}") from None
         if len(line) == MAX_LINE:
@@ -140,7 +140,14 @@ def read_records(path: Path) -> list[Record]:
     return records
 
 
+def map_json(fn: Callable[[Any], Any], value: Any) -> Any:
+    """fn of every number, text and null of a JSON value; null is a value here, not an empty tree."""
+    if isinstance(value, dict):
+        return {name: map_json(fn, part) for name, part in value.items()}
+    return [map_json(fn, part) for part in value] if isinstance(value, list | tuple) else fn(value)
+
+
 def line_of(record: Record) -> str:
     """The record as a line, with null in the place of what is not finite."""
-    finite = map_tree(lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, record)
+    finite = map_json(lambda x: None if isinstance(x, float) and not math.isfinite(x) else x, record)
     return json.dumps(finite, allow_nan=False) + "\n"

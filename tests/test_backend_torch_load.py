@@ -125,7 +125,7 @@ def test_the_fast_unroll_is_one_step_after_another(tmp_path: Path, name: str, wa
 
 @pytest.mark.parametrize("name", MODELS)
 def test_examples_leave_alone(tmp_path: Path, name: str):
-    """`predict` and `stream` sample the step that the logits of all steps say, whoever else is computed."""
+    """`predict` and `stream` sample the step that the logits give, whatever else is in the batch."""
     net = load(make_run(train, tmp_path / "run", name))
     x = tensors(inputs(name))
     out = net(x)

@@ -234,10 +234,16 @@ def newest(folder: Path) -> Checkpoint | None:
     try:
         return read(files[-1])
     except Refused as error:
-        for path in reversed(files[:-1]):
-            if is_good(path):
-                raise Damaged(str(error), path) from None
+        if good := good_before(files[-1]):
+            raise Damaged(str(error), good) from None
         raise Refused(f"{error}; there is no other good checkpoint in {folder}") from None
+
+
+def good_before(file: Path) -> Path | None:
+    """The newest good checkpoint before a file in its folder, None if there is none."""
+    files = list(listed(file.parent).values())
+    older = files[: files.index(file)] if file in files else []
+    return next((path for path in reversed(older) if is_good(path)), None)
 
 
 def is_good(path: Path) -> bool:

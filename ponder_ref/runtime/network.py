@@ -1,7 +1,7 @@
 """What a network is, in plain values and without its task: enough to build it again on any backend."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,10 +97,9 @@ class Network:
 
     def check_built(self, found: Halting) -> None:
         """Refuses what `build` made if it ponders in another way than is described."""
-        for name, wanted in dataclasses.asdict(self.halting).items():
-            if (value := getattr(found, name)) != wanted:
-                said = f"must return a PonderNet with {name} {wanted!r}, as the network is described, got {value!r}"
-                raise ValueError(f"build {said}: it should be PonderNet(step, ..., **problem.halting)")
+        for name, value, wanted in differing(found, dataclasses.asdict(self.halting)):
+            said = f"must return a PonderNet with {name} {wanted!r}, as the network is described, got {value!r}"
+            raise ValueError(f"build {said}: it should be PonderNet(step, ..., **problem.halting)")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; `from_json` gives back an equal description."""
@@ -110,6 +109,13 @@ class Network:
             model |= {"inputs": None if inputs is None else to_plain(inputs)}
             model |= {"answers": None if answers is None else list(answers)}
         return {"model": model, "halting": dataclasses.asdict(self.halting)}
+
+
+def differing(found: Halting, wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """(name, found, wanted) of each number of halting that is not as wanted."""
+    for name, value in wanted.items():
+        if getattr(found, name) != value:
+            yield name, getattr(found, name), value
 
 
 def to_plain(tree: Any) -> Any:

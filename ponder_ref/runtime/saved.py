@@ -53,9 +53,7 @@ def _read(file: Path) -> checkpoint.Checkpoint:
     try:
         return checkpoint.read(file, checkpoint.FORMAT, checkpoint.PARAMETERS)
     except Refused as error:
-        older = [each for each in checkpoint.listed(file.parent).values() if each.name < file.name]
-        good = next((each for each in reversed(older) if checkpoint.is_good(each)), None)
-        if good is None:
+        if (good := checkpoint.good_before(file)) is None:
             raise
         raise checkpoint.Damaged(str(error), good, "load") from None
 
